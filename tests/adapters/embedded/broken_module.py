@@ -1,0 +1,3 @@
+"""A module that cannot be imported, as a user's may be."""
+
+raise KeyError("missing setting")
