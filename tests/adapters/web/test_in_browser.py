@@ -1,0 +1,304 @@
+"""The page in a real Chromium, with a scripted core behind it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from itertools import pairwise
+from pathlib import Path
+
+from playwright.async_api import Browser, Page, ViewportSize, expect
+
+from adapters.web.adapter import WebAdapter
+from channels.model import Action, File, Inbound, Option, Phase, Question, Segment, Step, StepState, View
+from tests.adapters.web.conftest import Serve
+from tests.adapters.web.core import Answers, FakeSink, adapter_for, message_view, until
+
+TEXT = "Text that grows by pieces of words until the whole of it is there for the reader to see."
+WORDS = TEXT.split(" ")
+DOCUMENT = """## A title
+
+Some **bold** text with a very-long-word-{long} and https://example.org/{long} in it.
+
+| a | b | c | d | e | f | g | h |
+|---|---|---|---|---|---|---|---|
+| wide-cell-{long} | 2 | 3 | 4 | 5 | 6 | 7 | wide-cell-{long} |
+
+```python
+print("a line of code that is wider than any phone could show without scrolling sideways in its box {long}")
+```
+
+<img src=x onerror="document.title='hacked'"> [click](javascript:document.title='hacked')
+""".format(long="x" * 80)
+
+
+class Core:
+    """Scripts by the first word of the question; `go` lets a held answer go on."""
+
+    def __init__(self) -> None:
+        self.go = asyncio.Event()
+
+    async def script(self, inbound: Inbound) -> AsyncIterator[View]:
+        yield View(Phase.WAITING)
+        if inbound.press is not None:
+            yield message_view(f"You chose: {inbound.text}")
+            return
+        match inbound.text.split(" ")[0]:
+            case "/new":
+                yield message_view("A new conversation.")
+            case "grow":
+                async for view in self._grow():
+                    yield view
+            case "ask":
+                options = (Option("0", "Slow"), Option("1", "Fast"))
+                question = Question("q", "Which pace?", options)
+                yield message_view("There are two ways.", Phase.ASKING, question=question)
+            case "document":
+                files = (File("f", "notes.txt", "text/plain", 5, {"content": "notes"}),)
+                step = Step("1", "Search", StepState.DONE, started=1.0, ended=2.5)
+                yield View(
+                    Phase.DONE,
+                    (Segment("m0", "Let me look.", is_answer=False), Segment("m1", DOCUMENT)),
+                    steps=(step,),
+                    files=files,
+                )
+            case "fail":
+                yield message_view("Half", Phase.FAILED, notice="The model is away.")
+            case _:
+                yield message_view(f"Echo: {inbound.text}")
+
+    async def _grow(self) -> AsyncIterator[View]:
+        text = ""
+        for number, word in enumerate(WORDS):
+            for piece in (word[: len(word) // 2], word[len(word) // 2 :] + " "):
+                text += piece
+                yield message_view(text, Phase.WRITING)
+                await asyncio.sleep(0.02)
+            if number == len(WORDS) // 2:
+                await self.go.wait()
+        yield message_view(text)
+
+
+@asynccontextmanager
+async def _site(serve: Serve, sink: FakeSink, core: Core, **settings: object) -> AsyncIterator[tuple[str, Answers]]:
+    adapter: WebAdapter = adapter_for(sink, **settings)  # type: ignore[arg-type]
+    answers = Answers(adapter, sink, core.script)
+    await adapter.start()
+    try:
+        yield await serve(adapter.app), answers
+    finally:
+        await answers.stop()
+        await adapter.stop()
+
+
+@asynccontextmanager
+async def _visit(chromium: Browser, url: str, size: tuple[int, int] = (1000, 800)) -> AsyncIterator[Page]:
+    """A new visitor with the page open; any error of a script or of the page's own rules fails the test."""
+    context = await chromium.new_context(viewport=ViewportSize(width=size[0], height=size[1]))
+    page = await context.new_page()
+    errors: list[str] = []
+    page.on("pageerror", lambda error: errors.append(str(error)))
+    page.on(
+        "console",
+        lambda message: errors.append(message.text) if "Content Security Policy" in message.text else None,
+    )
+    await page.goto(url)
+    await expect(page.locator("#welcome, .entry").first).to_be_visible()
+    yield page
+    assert errors == []
+    await context.close()
+
+
+async def _say(page: Page, text: str) -> None:
+    await page.keyboard.type(text)
+    await page.keyboard.press("Enter")
+
+
+async def test_an_answer_grows_stops_survives_a_reload_and_stays_private(
+    chromium: Browser, serve: Serve, sink: FakeSink
+) -> None:
+    core = Core()
+    async with _site(serve, sink, core) as (url, answers), _visit(chromium, url) as page:
+        # The composer has the focus: typing is enough.
+        await page.evaluate(
+            """() => {
+                window.seen = [];
+                const note = () => {
+                    const text = document.querySelector('.reply .piece[data-key^="b"]')?.innerText;
+                    if (text && window.seen.at(-1) !== text) window.seen.push(text);
+                };
+                const options = { subtree: true, childList: true, characterData: true };
+                new MutationObserver(note).observe(document.getElementById("timeline"), options);
+            }"""
+        )
+        await _say(page, "grow")
+        await expect(page.locator(".ask .bubble")).to_have_text("grow")
+        middle = WORDS[len(WORDS) // 2]
+        await expect(page.locator(".reply")).to_contain_text(middle)
+        seen: list[str] = await page.evaluate("window.seen")
+        assert len(seen) >= 5
+        assert all(later.startswith(earlier.rstrip()) for earlier, later in pairwise(seen))
+        assert any(not text.endswith(tuple(WORDS)) for text in seen)
+        await expect(page.locator(".reply.live .stop")).to_be_visible()
+
+        # Reloaded in the middle, it is there again and goes on.
+        await page.reload()
+        await expect(page.locator(".reply.live")).to_contain_text(middle)
+        core.go.set()
+        await expect(page.locator('.reply[data-phase="done"]')).to_contain_text(" ".join(WORDS))
+        assert await page.locator(".reply").count() == 1
+        await expect(page.locator(".stop")).to_have_count(0)
+
+        # Escape stops the next one.
+        core.go.clear()
+        await page.locator("#text").focus()
+        await _say(page, "grow")
+        await expect(page.locator(".reply.live")).to_contain_text(middle)
+        await page.keyboard.press("Escape")
+        await until(lambda: len(answers.presses) == 1)
+        core.go.set()
+        await expect(page.locator('.reply[data-phase="stopped"]')).to_contain_text("Stopped.")
+        assert [inbound.press.action for inbound in answers.presses if inbound.press] == [Action.STOP]
+
+        # Another browser sees nothing of it.
+        async with _visit(chromium, url) as stranger:
+            await expect(stranger.locator("#welcome")).to_be_visible()
+            await expect(stranger.locator(".entry")).to_have_count(0)
+
+
+async def test_questions_are_answered_by_keyboard_button_and_free_text(
+    chromium: Browser, serve: Serve, sink: FakeSink
+) -> None:
+    async with _site(serve, sink, Core()) as (url, answers), _visit(chromium, url) as page:
+        await _say(page, "ask")
+        first = page.locator(".question .option").first
+        await expect(first).to_be_focused()
+        await page.keyboard.press("Tab")
+        await page.keyboard.press("Enter")
+        await expect(page.locator(".reply").last).to_contain_text("You chose: Fast")
+        await expect(page.locator(".question")).to_contain_text("Answered: Fast")
+        await expect(page.locator(".option.chosen")).to_have_text("Fast")
+        await expect(page.locator("#text")).to_be_focused()
+        assert await page.locator(".bubble").all_inner_texts() == ["ask", "Fast"]
+
+        await _say(page, "ask")
+        await page.locator(".free-text input").fill("Both <b>")
+        await page.keyboard.press("Enter")
+        await expect(page.locator(".reply").last).to_contain_text("You chose: Both <b>")
+        assert [inbound.press.value for inbound in answers.presses if inbound.press] == ["1", "Both <b>"]
+
+
+async def test_rich_and_hostile_text_on_a_phone_in_light_and_dark(
+    chromium: Browser, serve: Serve, sink: FakeSink, tmp_path: Path
+) -> None:
+    async with _site(serve, sink, Core()) as (url, answers), _visit(chromium, url, (360, 740)) as page:
+        await _say(page, "document " + "w" * 200)
+        reply = page.locator('.reply[data-phase="done"]')
+        await expect(reply.locator("h2")).to_have_text("A title")
+        await expect(reply.locator(".steps summary")).to_have_text("1 step · 1.5 s")
+        for scheme in ("light", "dark"):
+            await page.emulate_media(color_scheme="dark" if scheme == "dark" else "light")
+            picture = await page.screenshot(path=tmp_path / f"{scheme}.png")
+            assert len(picture) > 5_000
+            widths = await page.evaluate(
+                """() => [document.documentElement, document.body, document.getElementById("scroller")]
+                    .map((element) => element.scrollWidth - element.clientWidth)"""
+            )
+            assert widths == [0, 0, 0]
+        table = reply.locator(".table")
+        assert await table.evaluate("(box) => box.scrollWidth > box.clientWidth")
+        await expect(reply.locator("img")).to_have_count(0)
+        assert "hacked" not in await page.title()
+        await expect(reply.locator("a[href^=javascript]")).to_have_count(0)
+
+        # What the reader unfolds stays unfolded.
+        await reply.locator(".fold[data-fold=earlier] summary").click()
+        await expect(reply.locator(".earlier")).to_have_text("Let me look.")
+        await reply.locator("[data-value=up]").click()
+        await expect(reply.locator("[data-value=up]")).to_have_attribute("aria-pressed", "true")
+        await expect(reply.locator(".earlier")).to_be_visible()
+        await until(lambda: len(answers.presses) == 1)
+
+        async with page.expect_download() as download:
+            await reply.locator("a.chip").click()
+        path = await (await download.value).path()
+        assert path.read_text() == "notes"
+
+        await page.locator("#new").click()
+        await expect(page.locator(".divider")).to_have_text("New conversation")
+        await expect(page.locator(".reply").last).to_have_text("A new conversation.")
+
+
+async def test_a_message_waits_for_a_bridge_that_is_away_and_is_sent_once(
+    chromium: Browser, serve: Serve, sink: FakeSink
+) -> None:
+    async with _site(serve, sink, Core()) as (url, _), _visit(chromium, url) as page:
+        sink.is_away = True
+        await page.keyboard.type("Hello")
+        await page.keyboard.press("Shift+Enter")
+        await page.keyboard.type("there")
+        await page.keyboard.press("Enter")
+        await expect(page.locator(".pending .delivery")).to_contain_text("Trying again")
+        await expect(page.locator("#text")).to_have_value("")
+
+        # The page may even be left meanwhile.
+        await page.reload()
+        await expect(page.locator(".pending .bubble")).to_have_text("Hello\nthere")
+        sink.is_away = False
+        await expect(page.locator(".reply")).to_contain_text("Echo: Hello")
+        await expect(page.locator(".pending")).to_have_count(0)
+        await expect(page.locator(".ask")).to_have_count(1)
+        assert [inbound.text for inbound in sink.inbounds] == ["Hello\nthere"]
+
+        await page.context.set_offline(True)
+        await _say(page, "later")
+        await expect(page.locator(".pending .delivery")).to_contain_text("offline")
+        await page.context.set_offline(False)
+        await expect(page.locator(".reply").last).to_contain_text("Echo: later")
+        assert [inbound.text for inbound in sink.inbounds] == ["Hello\nthere", "later"]
+
+        # One that will never be taken can be written again.
+        sink.ignores = True
+        await _say(page, "not for you")
+        await expect(page.locator(".refused .delivery")).to_contain_text("did not take")
+        await page.locator(".refused button").click()
+        await expect(page.locator("#text")).to_have_value("not for you")
+
+
+async def test_files_go_with_a_message_and_failures_can_be_tried_again(
+    chromium: Browser, serve: Serve, sink: FakeSink, tmp_path: Path
+) -> None:
+    (tmp_path / "notes.txt").write_text("notes")
+    (tmp_path / "large.bin").write_bytes(b"x" * 2_000)
+    limits = {"attachment_bytes": 1_000}
+    async with _site(serve, sink, Core(), limits=limits) as (url, answers), _visit(chromium, url) as page:
+        await page.locator("#files").set_input_files([tmp_path / "notes.txt", tmp_path / "large.bin"])
+        await expect(page.locator("#banner")).to_have_text("large.bin is too large.")
+        await expect(page.locator("#attached .chip-name")).to_have_text("notes.txt")
+        await page.locator("#text").focus()
+        await _say(page, "fail please")
+        await expect(page.locator(".ask .chip")).to_contain_text("notes.txt")
+        await expect(page.locator("#attached")).to_be_hidden()
+        assert [attachment.name for attachment in sink.inbounds[0].attachments] == ["notes.txt"]
+        await expect(page.locator(".reply .notice.failed")).to_have_text("The model is away.")
+        await page.locator(".retry").click()
+        await until(lambda: len(answers.presses) == 1)
+        assert [inbound.press.action for inbound in answers.presses if inbound.press] == [Action.RETRY]
+
+
+async def test_signing_in_opens_the_page(chromium: Browser, serve: Serve, sink: FakeSink) -> None:
+    async with _site(serve, sink, Core(), host="0.0.0.0", access_token="a long token") as (url, _):
+        page = await chromium.new_page()
+        await page.goto(url)
+        await page.keyboard.type("wrong token")
+        await page.keyboard.press("Enter")
+        await expect(page.locator("#problem")).to_contain_text("not the access token")
+        await page.locator("#token").fill("a long token")
+        await page.keyboard.press("Enter")
+        await expect(page.locator("#welcome")).to_be_visible()
+        await _say(page, "Hello")
+        await expect(page.locator(".reply")).to_contain_text("Echo: Hello")
+        await page.locator("form[action=sign-out] button").click()
+        await expect(page.locator("#token")).to_be_visible()
+        await page.close()
