@@ -260,7 +260,7 @@ class HintState(StrEnum):
 
 
 OpenFile = Callable[[File], Awaitable[bytes]]
-"""Fetches a file the agent made, whole and bounded in size, from the gateway."""
+"""Fetches a file the agent made, whole and bounded in size. Raises `Refused` when it cannot be had."""
 
 
 @dataclass(frozen=True, slots=True)

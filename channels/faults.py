@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import os
 import signal
+from functools import cache
 
 ENVIRONMENT_VARIABLE = "CHANNEL_BRIDGE_KILL_AT"
 """`NAME` or `NAME:N`: at the N-th pass (default the first) of this point the process kills itself with SIGKILL."""
-
-_name, _, _count = os.environ.get(ENVIRONMENT_VARIABLE, "").partition(":")
-_left = int(_count or 1)
 
 POINTS = (
     "accepted",
@@ -30,11 +28,22 @@ POINTS = (
 """Every point, in the order in which a turn passes them."""
 
 
+class _Plan:
+    def __init__(self, text: str) -> None:
+        self.name, _, count = text.partition(":")
+        self.left = int(count or 1)
+
+
+@cache
+def _plan() -> _Plan:
+    return _Plan(os.environ.get(ENVIRONMENT_VARIABLE, ""))
+
+
 def point(name: str) -> None:
     """Die here if a test asked for it."""
-    global _left
-    if name != _name:
+    plan = _plan()
+    if name != plan.name:
         return
-    _left -= 1
-    if _left == 0:
+    plan.left -= 1
+    if plan.left == 0:
         os.kill(os.getpid(), signal.SIGKILL)

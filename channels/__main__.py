@@ -1,0 +1,5 @@
+"""`python -m channels` is the `channel-bridge` command."""
+
+from channels.cli import main
+
+main()

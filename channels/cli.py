@@ -1,0 +1,244 @@
+"""The command line: `channel-bridge demo | run | check | init | status | chat | schema`."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import signal
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, NoReturn
+
+import typer
+
+if TYPE_CHECKING:
+    from channels.app import Bridge
+    from config.settings import Settings
+
+# Everything heavy is imported inside the commands: `--help` must answer at once.
+
+app = typer.Typer(
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+    help="Talk to a LangGraph agent from Feishu, Slack and Telegram, and watch the answer grow.",
+)
+
+EXIT_NOT_OK = 1
+EXIT_BAD_CONFIG = 2
+
+ConfigOption = Annotated[Path, typer.Option("--config", "-c", help="The configuration file.", show_default=True)]
+LogJson = Annotated[bool, typer.Option("--log-json", help="Log one JSON object a line.")]
+Verbose = Annotated[bool, typer.Option("--verbose", "-v", help="Log more.")]
+DEFAULT_CONFIG = Path("config.yaml")
+
+_SUGGESTIONS = ("What can you do?", "Weather in Paris and Tokyo", "Book a table", "Tell me a long story")
+"""What the demo's page offers to a person who does not know what to type."""
+
+
+@app.command()
+def demo(
+    port: Annotated[int, typer.Option(help="Port of the page; a taken one is replaced by a free one.")] = 8080,
+    data: Annotated[Path, typer.Option(help="Where the demo keeps its conversations.")] = Path("data/demo"),
+    verbose: Verbose = False,
+) -> None:
+    """Try the bridge without any token: embedded gateway, demo agent, a chat page in the browser."""
+    from pydantic import SecretStr
+
+    from config.settings import GatewaySettings, ServerSettings, Settings, StoreSettings
+    from config.web import WebChannel
+
+    settings = Settings(
+        gateway=GatewaySettings(data=str(data / "gateway")),
+        store=StoreSettings(url=SecretStr(f"sqlite:///{data / 'bridge.db'}")),
+        server=ServerSettings(port=port),
+        channels={"web": WebChannel(store=SecretStr(f"sqlite:///{data / 'web.db'}"), suggestions=_SUGGESTIONS)},
+    )
+    _serve(settings, greeting=_greet_demo, any_port=True, verbose=verbose)
+
+
+@app.command()
+def run(config: ConfigOption = DEFAULT_CONFIG, log_json: LogJson = False, verbose: Verbose = False) -> None:
+    """Run the bridge with a configuration file."""
+    _serve(_load(config), greeting=_greet_run, log_json=log_json, verbose=verbose)
+
+
+@app.command()
+def check(
+    config: ConfigOption = DEFAULT_CONFIG,
+    offline: Annotated[bool, typer.Option("--offline", help="Check the file only; call nobody.")] = False,
+) -> None:
+    """Check the configuration: the file, then the gateway, the store and every channel's tokens live."""
+    from channels.checking import check_live
+    from channels.observe import configure_logging, redact
+
+    settings = _load(config)
+    redact.learn(settings.secrets())
+    typer.echo(f"ok    {config}: the file is right")
+    if offline:
+        return
+    configure_logging(json_lines=False, level=50)
+    findings = asyncio.run(check_live(settings))
+    for where, finding in findings:
+        detail = f" ({finding.detail})" if finding.detail else ""
+        typer.echo(redact(f"{'ok   ' if finding.ok else 'WRONG'} {where}: {finding.what}{detail}"))
+    if not all(finding.ok for _, finding in findings):
+        raise typer.Exit(EXIT_NOT_OK)
+
+
+@app.command()
+def init(
+    platform: Annotated[
+        str | None,
+        typer.Argument(help="slack, telegram or feishu: print what to set up there. Left out: write a config."),
+    ] = None,
+    output: Annotated[Path, typer.Option("--output", "-o", help="The file to write.")] = DEFAULT_CONFIG,
+) -> None:
+    """Ask a few questions and write a configuration file; or show how to set up one platform."""
+    from channels.setup import ask_for_config, platform_guide
+
+    if platform is not None:
+        guide = platform_guide(platform)
+        if guide is None:
+            _fail(f"unknown platform {platform!r}: use slack, telegram or feishu", EXIT_BAD_CONFIG)
+        typer.echo(guide)
+        return
+    ask_for_config(output)
+
+
+@app.command()
+def status(
+    config: ConfigOption = DEFAULT_CONFIG,
+    url: Annotated[
+        str | None, typer.Option(help="The running bridge's address; left out: from the configuration.")
+    ] = None,
+) -> None:
+    """Ask the running bridge how it is."""
+    import httpx
+
+    if url is None:
+        server = _load(config).server
+        host = "127.0.0.1" if server.host in ("0.0.0.0", "::") else server.host
+        url = f"http://{host}:{server.port}"
+    try:
+        answer = httpx.get(f"{url.rstrip('/')}/readyz", timeout=5)
+        state = answer.json()
+    except (httpx.HTTPError, ValueError) as error:
+        _fail(f"no bridge answers at {url}: {type(error).__name__}", EXIT_NOT_OK)
+    typer.echo("ready" if state["ready"] else "NOT READY")
+    for part in ("gateway", "store"):
+        typer.echo(f"  {part:<10} {'ok' if state[part]['ok'] else 'WRONG':<10} {state[part]['reason']}")
+    for name, channel in state["channels"].items():
+        typer.echo(f"  {name:<10} {channel['state']:<10} {channel['reason']} (since {channel['since']})")
+    if not state["ready"]:
+        raise typer.Exit(EXIT_NOT_OK)
+
+
+@app.command()
+def chat(
+    config: Annotated[
+        Path | None, typer.Option("--config", "-c", help="Use this file's gateway; left out: the demo agent.")
+    ] = None,
+    data: Annotated[Path, typer.Option(help="Where the demo agent keeps its state.")] = Path("data/chat"),
+) -> None:
+    """Talk to the agent in the terminal."""
+    from adapters.embedded import EmbeddedGatewayError
+    from channels.observe import configure_logging, redact
+    from channels.terminal import converse
+    from config.settings import GatewaySettings
+
+    settings = _load(config).gateway if config is not None else GatewaySettings(data=str(data))
+    if config is not None:
+        redact.learn(_load(config).secrets())
+    configure_logging(json_lines=False, level=50)
+    try:
+        asyncio.run(converse(settings))
+    except EmbeddedGatewayError as error:
+        _fail(redact(str(error)), EXIT_NOT_OK)
+
+
+@app.command()
+def schema() -> None:
+    """Print the JSON schema of the configuration file, for editors."""
+    from config.settings import Settings
+
+    typer.echo(json.dumps(Settings.model_json_schema(), indent=2, ensure_ascii=False))
+
+
+def main() -> None:
+    """The entry point of the `channel-bridge` command."""
+    app()
+
+
+def _load(path: Path) -> Settings:
+    from config.loading import ConfigError, load_settings
+
+    try:
+        return load_settings(path)
+    except ConfigError as error:
+        _fail(str(error), EXIT_BAD_CONFIG)
+
+
+def _fail(message: str, code: int) -> NoReturn:
+    typer.echo(message, err=True)
+    raise typer.Exit(code)
+
+
+def _serve(
+    settings: Settings,
+    greeting: Callable[[Bridge], None],
+    *,
+    log_json: bool = False,
+    verbose: bool = False,
+    any_port: bool = False,
+) -> None:
+    import logging
+
+    from adapters.embedded import EmbeddedGatewayError
+    from channels.app import Bridge
+    from channels.observe import configure_logging, redact
+    from channels.server import AddressInUse
+    from channels.store.records import StoreError
+
+    redact.learn(settings.secrets())
+    level = logging.INFO if verbose or not any_port else logging.WARNING
+    configure_logging(json_lines=log_json, level=level)
+
+    async def serve() -> None:
+        bridge = Bridge(settings)
+        stopping = asyncio.Event()
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGINT, signal.SIGTERM):
+            loop.add_signal_handler(number, _stop_once_then_at_once, stopping, number)
+        try:
+            await bridge.start(any_port=any_port)
+            await bridge.channels_started(5)
+            greeting(bridge)
+            await stopping.wait()
+        finally:
+            await bridge.stop()
+
+    try:
+        asyncio.run(serve())
+    except (AddressInUse, EmbeddedGatewayError, StoreError) as error:
+        _fail(redact(str(error)), EXIT_NOT_OK)
+
+
+def _stop_once_then_at_once(stopping: asyncio.Event, number: int) -> None:
+    if stopping.is_set():
+        signal.signal(number, signal.SIG_DFL)
+        signal.raise_signal(number)
+    stopping.set()
+
+
+def _greet_demo(bridge: Bridge) -> None:
+    typer.echo(f"\n  Channel Bridge demo:  {bridge.url}\n\n  Open it in a browser and type. Ctrl+C ends it.\n")
+    sys.stdout.flush()
+
+
+def _greet_run(bridge: Bridge) -> None:
+    names = ", ".join(bridge.settings.channels) or "none"
+    typer.echo(f"Channel Bridge listens on {bridge.url}; channels: {names}")
+    sys.stdout.flush()

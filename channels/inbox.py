@@ -1,0 +1,106 @@
+"""The sink of one channel: judge, commit and de-duplicate what people did, before the platform is acked."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import structlog
+from pydantic import JsonValue
+
+from channels.access import BusyPolicy, Policy, Verdict, conversation_place, judge
+from channels.adapter import Accepted, ChannelState, Health
+from channels.clock import Clock
+from channels.commands import parse_command
+from channels.faults import point
+from channels.model import Action, Inbound, InboundKind
+from channels.observe import Metrics, redact
+from channels.store import Store
+from channels.store.records import Lane
+
+log = structlog.get_logger(__name__)
+
+
+class Inbox:
+    """What a channel's adapter hands its events to; works on every replica, whoever owns the channel."""
+
+    def __init__(self, channel: str, policy: Policy, store: Store, clock: Clock, metrics: Metrics) -> None:
+        self._channel = channel
+        self._policy = policy
+        self._store = store
+        self._clock = clock
+        self._metrics = metrics
+        self.health = Health(ChannelState.STARTING, since=clock.now())
+        self.health_changed: Callable[[], None] = lambda: None
+
+    async def accept(self, inbound: Inbound) -> Accepted:
+        """See `channels.adapter.Sink.accept`."""
+        if inbound.kind is InboundKind.MESSAGE and parse_command(inbound.text):
+            inbound = replace(inbound, kind=InboundKind.COMMAND)
+        result = Accepted.IGNORED
+        if inbound.kind is not InboundKind.EDITED:
+            verdict = await verdict_on(inbound, self._policy, self._store)
+            if verdict in (Verdict.ALLOWED, Verdict.PAIRING):
+                placed = inbound.at(conversation_place(inbound, self._policy))
+                lane = Lane.CONTROL if verdict is Verdict.PAIRING else await self._lane(placed)
+                stored = await self._store.accept(placed, lane)
+                result = Accepted.DUPLICATE if stored is None else Accepted.TAKEN
+        self._metrics.inbounds.labels(self._channel, result.value).inc()
+        if result is Accepted.TAKEN:
+            point("accepted")
+        return result
+
+    async def _lane(self, inbound: Inbound) -> Lane:
+        match inbound.kind:
+            case InboundKind.MESSAGE:
+                if self._policy.when_busy is BusyPolicy.REJECT:
+                    conversation = await self._store.conversation_at(inbound.place)
+                    if conversation is not None and await self._store.open_turn(conversation.id) is not None:
+                        return Lane.CONTROL
+                return Lane.TURN
+            case InboundKind.PRESS:
+                answers = inbound.press is not None and inbound.press.action is Action.ANSWER
+                return Lane.TURN if answers else Lane.CONTROL
+            case _:
+                return Lane.CONTROL
+
+    def report(self, state: ChannelState, reason: str = "") -> None:
+        """See `channels.adapter.Sink.report`."""
+        reason = redact(reason)
+        if (state, reason) == (self.health.state, self.health.reason):
+            return
+        level = log.info if state in (ChannelState.STARTING, ChannelState.RUNNING) else log.error
+        level("channel state", channel=self._channel, state=state.value, reason=reason)
+        since = self.health.since if state is self.health.state else self._clock.now()
+        self.health = Health(state, reason, since)
+        self.health_changed()
+
+    async def recall(self, key: str) -> JsonValue:
+        """See `channels.adapter.Sink.recall`."""
+        return await self._store.recall(self._channel, key)
+
+    async def remember(self, key: str, value: JsonValue, ttl: float | None = None) -> None:
+        """See `channels.adapter.Sink.remember`."""
+        await self._store.remember(self._channel, key, value, ttl)
+
+    async def rekey(self, old_chat: str, new_chat: str) -> None:
+        """See `channels.adapter.Sink.rekey`."""
+        await self._store.rekey(self._channel, old_chat, new_chat)
+
+
+async def verdict_on(inbound: Inbound, policy: Policy, store: Store) -> Verdict:
+    """What access says to this inbound, with what the store knows of its place and sender."""
+    takes_part = False
+    if not inbound.place.private and not inbound.mentions_bot and inbound.kind is InboundKind.MESSAGE:
+        if inbound.reply_to is not None:
+            bound = await store.conversation_of_message(inbound.channel, inbound.place.chat, inbound.reply_to)
+            takes_part = bound is not None
+        if not takes_part and inbound.place.thread is not None:
+            takes_part = await store.conversation_at(conversation_place(inbound, policy)) is not None
+    paired = policy.pairing and await store.recall(inbound.channel, paired_key(inbound.sender.id)) is not None
+    return judge(inbound, policy, takes_part=takes_part, paired=paired)
+
+
+def paired_key(sender: str) -> str:
+    """Where the channel's memory says that an admin has approved this person."""
+    return f"paired:{sender}"

@@ -1,0 +1,247 @@
+"""The channel manager: which channels this replica owns, from joining to handing over.
+
+A channel is the unit of scale: one replica at a time owns it, by a lease with a fencing epoch that every write
+carries. Replicas that share a store share the channels out evenly, and take over those of a dead one.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import socket
+import uuid
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import structlog
+
+from channels.adapter import Health
+from channels.clock import Clock, wait_until
+from channels.inbox import Inbox
+from channels.observe import Metrics
+from channels.owner import LEASE_SECONDS, ChannelOwner
+from channels.store import Store
+from channels.store.records import Lease, LostLease, StoreError
+from channels.transcript import _merge_stream_text
+from channels.turn import ChannelParts
+
+__all__ = ["ChannelManager", "ManagedChannel", "_merge_stream_text"]
+
+log = structlog.get_logger(__name__)
+
+_ROUND = 1.0  # seconds between two looks at who owns what
+_RENEW_EVERY = LEASE_SECONDS / 3
+_COUNT_EVERY = 5.0
+_PRUNE_EVERY = 3600.0
+_KEEP_INBOUND_KEYS = 3 * 86_400.0  # seconds; longer than any platform's redelivery (Telegram: 24 h, Feishu: 7.1 h)
+_SHUTDOWN = 8.0  # seconds for all channels to be handed over
+
+_here: set[str] = set()
+"""The replicas that live in this process."""
+
+
+@dataclass(frozen=True, slots=True)
+class ManagedChannel:
+    """One enabled channel: the sink its adapter was built with, and what its turns share."""
+
+    inbox: Inbox
+    parts: ChannelParts
+
+
+@dataclass(frozen=True, slots=True)
+class _Owned:
+    owner: ChannelOwner
+    task: asyncio.Task[None]
+
+
+class ChannelManager:
+    """Starts channels, claims conversations and runs turns, for the channels that this replica owns."""
+
+    def __init__(
+        self,
+        channels: Mapping[str, ManagedChannel],
+        store: Store,
+        clock: Clock,
+        metrics: Metrics,
+        *,
+        keep_seconds: float,
+    ) -> None:
+        self.replica = f"{socket.gethostname()}:{os.getpid()}:{uuid.uuid4().hex[:8]}"
+        self._channels = channels
+        self._store = store
+        self._clock = clock
+        self._metrics = metrics
+        self._keep_seconds = keep_seconds
+        self._owned: dict[str, _Owned] = {}
+        self._wake = asyncio.Event()
+        self._shutting_down = False
+        self._renewed_at = -LEASE_SECONDS
+        self._counted_at = 0.0
+        self._pruned_at = 0.0
+        self._replicas: list[str] = []
+        self._others: dict[str, str | None] = {}
+
+    def health(self) -> Mapping[str, Health]:
+        """The state of every channel, as far as this replica knows it."""
+        return {name: channel.inbox.health for name, channel in self._channels.items()}
+
+    def owner_of(self, channel: str) -> str | None:
+        """Which replica owns the channel, as last seen."""
+        return self.replica if channel in self._owned else self._others.get(channel)
+
+    @property
+    def replicas(self) -> list[str]:
+        """The live replicas, as last seen."""
+        return list(self._replicas)
+
+    async def run(self) -> None:
+        """Own channels until `shut_down`; then hand all of them over. A lost store is waited for, not fatal."""
+        unsubscribe = self._store.subscribe(self._woken)
+        _here.add(self.replica)
+        try:
+            await self._depose_dead_neighbours()
+            while not self._shutting_down:
+                try:
+                    await self._round()
+                except StoreError as error:
+                    log.warning("the store is away", cause=str(error))
+                except Exception:
+                    log.exception("looking after the channels failed; trying again")
+                self._wake.clear()
+                await wait_until(self._clock, self._clock.now() + _ROUND, self._wake)
+        finally:
+            unsubscribe()
+            await self._hand_everything_over()
+            _here.discard(self.replica)
+
+    def shut_down(self) -> None:
+        """Stop claiming and hand over; `run` returns when that is done."""
+        self._shutting_down = True
+        self._wake.set()
+
+    def _woken(self, channel: str) -> None:
+        if owned := self._owned.get(channel):
+            owned.owner.wake()
+
+    # ---------------------------------------------------------------- one round
+
+    async def _round(self) -> None:
+        self._reap()
+        now = self._clock.now()
+        if now - self._renewed_at >= _RENEW_EVERY:
+            self._replicas = await self._store.heartbeat(self.replica)
+            await self._renew_leases()
+            self._renewed_at = now
+        share = self._share()
+        for name in sorted(self._owned)[share:]:
+            self._owned[name].owner.halt()  # a replica has joined; `_reap` releases the lease once it is handed over
+        if len(self._owned) < share:
+            await self._acquire(share)
+        if now - self._counted_at >= _COUNT_EVERY:
+            self._counted_at = now
+            await self._count()
+        if now - self._pruned_at >= _PRUNE_EVERY and self._replicas[:1] == [self.replica]:
+            self._pruned_at = now
+            await self._store.prune(
+                turns_before=now - self._keep_seconds, inbounds_before=now - max(_KEEP_INBOUND_KEYS, self._keep_seconds)
+            )
+
+    def _share(self) -> int:
+        """How many channels this replica should own: even shares, the remainder to the first replicas."""
+        if self.replica not in self._replicas:
+            return 0
+        each, left = divmod(len(self._channels), len(self._replicas))
+        return each + (1 if self._replicas.index(self.replica) < left else 0)
+
+    async def _renew_leases(self) -> None:
+        for owned in list(self._owned.values()):
+            asked_at = self._clock.now()
+            try:
+                owned.owner.renewed(await self._store.renew(owned.owner.current_lease, ttl=LEASE_SECONDS), asked_at)
+            except LostLease:
+                log.error("lost a channel to another replica", channel=owned.owner.channel)
+                owned.owner.lose()
+
+    async def _acquire(self, share: int) -> None:
+        self._others = await self._store.owners(list(self._channels))
+        for name in sorted(self._channels):
+            if len(self._owned) >= share:
+                return
+            if name in self._owned or self._others.get(name) not in (None, self.replica):
+                continue
+            asked_at = self._clock.now()
+            lease = await self._store.acquire(name, self.replica, ttl=LEASE_SECONDS)
+            if lease is not None:
+                self._own(lease, asked_at)
+
+    def _own(self, lease: Lease, asked_at: float) -> None:
+        log.info("channel taken", channel=lease.channel, epoch=lease.epoch)
+        channel = self._channels[lease.channel]
+        owner = ChannelOwner(lease, channel.inbox, channel.parts)
+        owner.renewed(lease, asked_at)
+        task = asyncio.create_task(self._work(owner), name=f"owner-{lease.channel}")
+        task.add_done_callback(lambda _: self._wake.set())
+        self._owned[lease.channel] = _Owned(owner, task)
+
+    async def _work(self, owner: ChannelOwner) -> None:
+        try:
+            await owner.run()
+        except LostLease as error:
+            log.warning("channel left to another owner", channel=owner.channel, cause=str(error))
+            return
+        except Exception:
+            log.exception("channel ended unexpectedly; it is taken up again", channel=owner.channel)
+        try:
+            await self._store.release(owner.current_lease)
+        except StoreError as error:
+            log.warning("lease not released; it runs out by itself", channel=owner.channel, cause=str(error))
+
+    def _reap(self) -> None:
+        self._owned = {name: owned for name, owned in self._owned.items() if not owned.task.done()}
+
+    async def _hand_everything_over(self) -> None:
+        for owned in self._owned.values():
+            owned.owner.halt()
+        tasks = [owned.task for owned in self._owned.values()]
+        if tasks:
+            _, late = await asyncio.wait(tasks, timeout=_SHUTDOWN)
+            for task in late:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+        try:
+            await self._store.leave(self.replica)
+        except StoreError as error:
+            log.warning("could not sign off from the store", cause=str(error))
+
+    async def _depose_dead_neighbours(self) -> None:
+        """Leases of a process that died on this machine need not run out: a restart goes on at once."""
+        try:
+            owners = await self._store.owners(list(self._channels))
+            for owner in {owner for owner in owners.values() if owner and _is_dead_neighbour(owner)}:
+                log.info("taking over from a process that is gone", replica=owner)
+                await self._store.depose(owner)
+        except StoreError as error:
+            log.warning("the store is away", cause=str(error))
+
+    async def _count(self) -> None:
+        for counts in await self._store.counts():
+            if counts.channel in self._channels:
+                self._metrics.waiting.labels(counts.channel).set(counts.waiting)
+                self._metrics.open_turns.labels(counts.channel).set(counts.open_turns)
+                self._metrics.dead_letters.labels(counts.channel).set(counts.dead)
+
+
+def _is_dead_neighbour(replica: str) -> bool:
+    host, _, rest = replica.partition(":")
+    pid, _, _ = rest.partition(":")
+    if host != socket.gethostname() or not pid.isdigit():
+        return False
+    if int(pid) == os.getpid():
+        return replica not in _here  # a container starts again with the same number: the earlier one is gone
+    try:
+        os.kill(int(pid), 0)
+    except ProcessLookupError:
+        return True
+    except PermissionError:
+        pass  # somebody else's process: alive
+    return False

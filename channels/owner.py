@@ -1,0 +1,231 @@
+"""Everything one replica does for one channel it owns: receive, claim, carry turns, act on controls."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable
+
+import structlog
+
+from channels.access import BusyPolicy
+from channels.adapter import Adapter, ChannelState
+from channels.clock import Clock, wait_until
+from channels.control import ControlLane
+from channels.faults import point
+from channels.inbox import Inbox
+from channels.store import Store
+from channels.store.records import Lease, LostLease, StoreError, Turn, TurnState
+from channels.turn import ChannelParts, TurnCarrier
+
+log = structlog.get_logger(__name__)
+
+LEASE_SECONDS = 12.0
+"""How long a lease lasts. Renewed every third of it; a dead owner is replaced within 15 s, the search included."""
+_SAFETY = 2.0  # seconds before its lease ends at which an owner stops sending
+_CLAIM_AT_ONCE = 50
+_NET = 5.0  # seconds after which an owner looks for work although nobody woke it
+_STORE_RETRY = 1.0
+_CRASHES = 3  # unexpected errors after which a turn is given up instead of tried again
+_HANDOVER = 5.0  # seconds for ops in flight when the channel is handed over
+
+
+class ChannelOwner:
+    """The work on one owned channel. `run` returns after `halt`, and raises `LostLease` when the lease is lost."""
+
+    def __init__(self, lease: Lease, inbox: Inbox, parts: ChannelParts) -> None:
+        self.channel = lease.channel
+        self._lease = lease
+        self._inbox = inbox
+        self._parts = parts
+        self._clock: Clock = parts.clock
+        self._store: Store = parts.store
+        self._adapter: Adapter = parts.adapter
+        self._safe_until = 0.0
+        self._wake = asyncio.Event()
+        self._control_wake = asyncio.Event()
+        self._halted = asyncio.Event()
+        self._carriers: dict[str, TurnCarrier] = {}
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._crashes: dict[str, int] = {}
+        self._lost: LostLease | None = None
+        self._controls = ControlLane(
+            self.channel, parts.policy, parts.store, parts.metrics, self.lease, self.live, self.carry
+        )
+
+    # ---------------------------------------------------------------- the lease
+
+    def lease(self) -> Lease:
+        """The lease to send and write under. Raises `LostLease` when its end is too near."""
+        if self._lost is not None or self._clock.now() >= self._safe_until:
+            raise self._lost or LostLease(f"the lease of {self.channel} could not be renewed in time")
+        return self._lease
+
+    def renewed(self, lease: Lease, asked_at: float) -> None:
+        """The lease was prolonged by a request made at `asked_at` (on this replica's clock)."""
+        self._lease = lease
+        self._safe_until = asked_at + LEASE_SECONDS - _SAFETY
+
+    def lose(self) -> None:
+        """Another replica owns the channel: stop sending at once."""
+        self._lost = LostLease(f"another replica owns {self.channel}")
+        self._halted.set()
+        self._wake.set()
+
+    @property
+    def current_lease(self) -> Lease:
+        """The lease as last known, whether or not it may still be used."""
+        return self._lease
+
+    # ---------------------------------------------------------------- waking
+
+    def wake(self) -> None:
+        """Something was accepted or finished in this channel."""
+        self._wake.set()
+        self._control_wake.set()
+
+    def halt(self) -> None:
+        """Hand the channel over in good order."""
+        self._halted.set()
+        self._wake.set()
+
+    def live(self) -> Iterable[TurnCarrier]:
+        """The turns that are being carried now."""
+        return tuple(self._carriers.values())
+
+    # ---------------------------------------------------------------- work
+
+    async def run(self) -> None:
+        """Work until halted. The adapter is stopped and every task ended when this returns."""
+        background = [
+            asyncio.create_task(self._parts.pacer.run(), name=f"pacer-{self.channel}"),
+            asyncio.create_task(self._adapter.start(), name=f"start-{self.channel}"),
+            asyncio.create_task(self._handle_controls(), name=f"controls-{self.channel}"),
+        ]
+        for task in background:
+            task.add_done_callback(self._background_ended)
+        self._parts.metrics.owned.labels(self.channel).set(1)
+        try:
+            await self._resume_unfinished()
+            await self._claim_until_halted()
+        finally:
+            await self._hand_over(background)
+            self._parts.metrics.owned.labels(self.channel).set(0)
+        if self._lost is not None:
+            raise self._lost
+
+    async def _resume_unfinished(self) -> None:
+        while not self._halted.is_set():
+            try:
+                for turn in await self._store.unfinished(self.lease()):
+                    self.carry(turn)
+                return
+            except LostLease as error:
+                self._lost = self._lost or error
+                return
+            except StoreError as error:
+                log.warning("cannot look for unfinished turns", channel=self.channel, cause=str(error))
+                await self._clock.sleep(_STORE_RETRY)
+
+    async def _claim_until_halted(self) -> None:
+        while not self._halted.is_set():
+            self._wake.clear()
+            ready_at: float | None = None
+            try:
+                turns = await self._store.claim(self.lease(), _CLAIM_AT_ONCE)
+                for turn in turns:
+                    point("claimed")
+                    self.carry(turn)
+                if len(turns) == _CLAIM_AT_ONCE:
+                    continue
+                ready_at = await self._store.next_ready(self.lease())
+                if self._parts.policy.when_busy is BusyPolicy.INTERRUPT:
+                    await self._interrupt_busy()
+            except LostLease as error:
+                self._lost = self._lost or error
+                return
+            except StoreError as error:
+                log.warning("cannot look for new questions", channel=self.channel, cause=str(error))
+            net = self._clock.now() + _NET
+            await wait_until(self._clock, min(net, ready_at) if ready_at else net, self._wake)
+
+    async def _interrupt_busy(self) -> None:
+        for carrier in self.live():
+            if carrier.turn.state is not TurnState.RETOUCH and await self._store.waiting(carrier.turn.conversation.id):
+                carrier.stop("Stopped: a newer question came.")
+
+    async def _handle_controls(self) -> None:
+        while True:
+            self._control_wake.clear()
+            try:
+                for stored in await self._store.controls(self.lease()):
+                    await self._controls.handle(stored)
+            except LostLease:
+                return
+            except StoreError as error:
+                log.warning("cannot handle commands now", channel=self.channel, cause=str(error))
+            await wait_until(self._clock, self._clock.now() + _NET, self._control_wake)
+
+    def carry(self, turn: Turn) -> None:
+        """Start carrying a turn, unless it is being carried already."""
+        if turn.id in self._carriers or self._halted.is_set():
+            return
+        carrier = TurnCarrier(turn, self._parts, self)
+        self._carriers[turn.id] = carrier
+        task = asyncio.create_task(self._carry(carrier), name=f"carry-{turn.id}")
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    def unauthorised(self, reason: str) -> None:
+        """The platform refused the channel's tokens."""
+        self._inbox.report(ChannelState.FAILED, reason or "unauthorised: the platform refused the token")
+
+    async def _carry(self, carrier: TurnCarrier) -> None:
+        turn = carrier.turn
+        try:
+            await carrier.run()
+            self._crashes.pop(turn.id, None)
+        except LostLease as error:
+            self._lost = self._lost or error
+            self.halt()
+        except Exception:
+            # A fault of ours must neither lose the question nor hold up its conversation for ever.
+            log.exception("turn failed unexpectedly", channel=self.channel, turn=turn.id)
+            await self._after_crash(turn)
+        finally:
+            self._carriers.pop(turn.id, None)
+            self.wake()
+
+    async def _after_crash(self, turn: Turn) -> None:
+        crashes = self._crashes[turn.id] = self._crashes.get(turn.id, 0) + 1
+        try:
+            if crashes >= _CRASHES:
+                await self._store.finish(self.lease(), turn.id, TurnState.DEAD, "failed unexpectedly; see the log")
+                self._crashes.pop(turn.id, None)
+                return
+            await self._clock.sleep(2.0**crashes)
+            again = await self._store.turn(turn.id)
+        except (StoreError, LostLease) as error:
+            log.warning("turn left for later", channel=self.channel, turn=turn.id, cause=str(error))
+            return
+        if again is not None and again.state.is_open:
+            self._carriers.pop(turn.id, None)
+            self.carry(again)
+
+    def _background_ended(self, task: asyncio.Task[None]) -> None:
+        if task.cancelled() or task.exception() is None:
+            return
+        log.error(
+            "channel part ended unexpectedly", channel=self.channel, part=task.get_name(), exc_info=task.exception()
+        )
+        self._inbox.report(ChannelState.FAILED, "an internal error; see the log")
+
+    async def _hand_over(self, background: list[asyncio.Task[None]]) -> None:
+        for carrier in self.live():
+            carrier.halt()
+        running = set(self._tasks)
+        if running and self._lost is None:
+            await asyncio.wait(running, timeout=_HANDOVER)
+        for task in (*running, *background):
+            task.cancel()
+        await asyncio.gather(*running, *background, return_exceptions=True)
+        await self._adapter.stop()

@@ -1,0 +1,194 @@
+"""The bridge's own HTTP side: readiness, metrics, console, what is refused to strangers."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import AsyncExitStack
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+from starlette.responses import PlainTextResponse
+from starlette.types import Receive, Scope, Send
+
+from adapters.embedded import EmbeddedGateway
+from channels.app import Bridge
+from channels.model import Inbound, InboundKind, Place, Sender
+from channels.server import AddressInUse, AdminGuard, build_app
+from channels.store.records import Lane, TurnState
+from config.loading import parse_settings
+
+Open = Callable[..., Awaitable[Bridge]]
+
+
+@pytest.fixture
+async def open_bridge(tmp_path: Path) -> AsyncIterator[Open]:
+    async with AsyncExitStack() as stack:
+        gateway = EmbeddedGateway(tmp_path / "gateway")
+        url = await gateway.start()
+        stack.push_async_callback(gateway.stop)
+
+        async def open_(server: str = "port: 0", channels: str = "{}", gateway_url: str = url) -> Bridge:
+            text = f"""\
+gateway: {{url: "{gateway_url}"}}
+store: {{url: "sqlite:///{tmp_path / "bridge.db"}"}}
+server: {{{server}}}
+channels: {channels}
+"""
+            bridge = Bridge(parse_settings(text, "test.yaml", tmp_path, {}))
+            stack.push_async_callback(bridge.stop)
+            await bridge.start()
+            await bridge.channels_started(10)
+            return bridge
+
+        yield open_
+
+
+def web_channel(tmp_path: Path, name: str = "page", **keys: str) -> str:
+    more = "".join(f", {key}: {value}" for key, value in keys.items())
+    return f"{{{name}: {{platform: web, store: 'sqlite:///{tmp_path / 'web.db'}'{more}}}}}"
+
+
+async def get(bridge: Bridge, path: str, **options: Any) -> httpx.Response:
+    async with httpx.AsyncClient() as client:
+        return await client.get(f"{bridge.url}{path}", **options)
+
+
+async def test_ready_when_gateway_store_and_channels_are_usable(open_bridge: Open, tmp_path: Path) -> None:
+    bridge = await open_bridge(channels=web_channel(tmp_path))
+    assert (await get(bridge, "/healthz")).status_code == 200
+    answer = await get(bridge, "/readyz")
+    state = answer.json()
+    assert answer.status_code == 200
+    assert state["ready"] is True
+    assert state["gateway"]["ok"] is True
+    assert state["store"]["ok"] is True
+    assert state["channels"]["page"]["state"] == "running"
+    assert set(state["channels"]["page"]) == {"state", "reason", "since"}
+
+
+async def test_not_ready_when_the_gateway_is_away_and_the_reason_is_said(open_bridge: Open) -> None:
+    bridge = await open_bridge(gateway_url="http://127.0.0.1:9")
+    await bridge.look_at_gateway()
+    answer = await get(bridge, "/readyz")
+    assert answer.status_code == 503
+    assert answer.json()["gateway"]["ok"] is False
+    assert answer.json()["gateway"]["reason"]
+
+
+async def test_a_channel_that_fails_stops_neither_the_bridge_nor_the_others(open_bridge: Open, tmp_path: Path) -> None:
+    # Open to every address without a token: the web channel refuses to serve.
+    bridge = await open_bridge(server="port: 0, host: 0.0.0.0", channels=web_channel(tmp_path))
+    answer = await get(bridge, "/readyz")
+    assert answer.status_code == 503
+    channel = answer.json()["channels"]["page"]
+    assert channel["state"] == "failed"
+    assert "access_token" in channel["reason"]
+    assert (await get(bridge, "/")).status_code >= 400
+
+
+async def test_metrics_and_console_are_closed_to_other_machines_without_the_token(open_bridge: Open) -> None:
+    bridge = await open_bridge(server="port: 0, host: 0.0.0.0, admin_token: a-long-admin-token")
+    for path in ("/metrics", "/console"):
+        assert (await get(bridge, path)).status_code == 401
+        wrong = await get(bridge, path, headers={"authorization": "Bearer wrong"})
+        assert wrong.status_code == 401
+        right = await get(bridge, path, headers={"authorization": "Bearer a-long-admin-token"})
+        assert right.status_code == 200
+        assert "a-long-admin-token" not in right.text
+
+
+async def test_without_a_token_another_name_for_this_machine_is_refused(open_bridge: Open) -> None:
+    bridge = await open_bridge()
+    assert (await get(bridge, "/metrics")).status_code == 200
+    assert (await get(bridge, "/metrics", headers={"host": "evil.example"})).status_code == 401
+
+
+async def test_an_operator_signs_in_to_the_console_with_a_form(open_bridge: Open) -> None:
+    bridge = await open_bridge(server="port: 0, host: 0.0.0.0, admin_token: a-long-admin-token")
+    async with httpx.AsyncClient(base_url=bridge.url, follow_redirects=True) as client:
+        assert "Admin token" in (await client.get("/console")).text
+        assert (await client.post("/console/sign-in", data={"token": "wrong"})).status_code == 401
+        page = await client.post("/console/sign-in", data={"token": "a-long-admin-token"})
+        assert page.status_code == 200
+        assert "Every question has its answer" in page.text
+
+
+async def test_the_metrics_name_channels_and_what_became_of_inbounds(open_bridge: Open, tmp_path: Path) -> None:
+    bridge = await open_bridge(channels=web_channel(tmp_path))
+    text = (await get(bridge, "/metrics")).text
+    assert 'channel_bridge_owned{channel="page"} 1.0' in text
+    assert "channel_bridge_gateway_events" in text
+
+
+async def test_a_dead_letter_is_seen_and_asked_again_from_the_console(open_bridge: Open, tmp_path: Path) -> None:
+    bridge = await open_bridge(channels=web_channel(tmp_path))
+    place = Place("page", "somebody", private=True)
+    inbound = Inbound(place, Sender("somebody"), "e1", InboundKind.MESSAGE, "hello <b>there</b>", 0.0, "m1")
+    owner = bridge.manager._owned["page"].owner
+    owner.halt()  # nobody must answer while the turn is made to fail
+    await owner_ended(bridge)
+    lease = await bridge.store.acquire("page", "test")
+    assert lease is not None
+    await bridge.store.accept(inbound, Lane.TURN)
+    (turn,) = await bridge.store.claim(lease, 1)
+    await bridge.store.finish(lease, turn.id, TurnState.DEAD, "it was not to be")
+    await bridge.store.release(lease)
+    async with httpx.AsyncClient(base_url=bridge.url, follow_redirects=True) as client:
+        page = (await client.get("/console")).text
+        assert "it was not to be" in page
+        assert "hello &lt;b&gt;there" in page
+        refused = await client.post(f"/console/retry/{turn.id}", headers={"origin": "https://evil.example"})
+        assert refused.status_code == 403
+        assert (await client.post(f"/console/retry/{turn.id}")).status_code == 200
+    await eventually_done(bridge, place)
+
+
+async def owner_ended(bridge: Bridge) -> None:
+    owned = bridge.manager._owned["page"]
+    bridge.manager._replicas = []  # and it must not come back by itself before the test is ready
+    await owned.task
+
+
+async def eventually_done(bridge: Bridge, place: Place) -> None:
+    import asyncio
+
+    async with asyncio.timeout(20):
+        while True:
+            conversation = await bridge.store.conversation_at(place)
+            assert conversation is not None
+            last = await bridge.store.last_turn(conversation.id)
+            if last is not None and last.state is TurnState.DONE and last.final is not None and last.final.text:
+                return
+            await asyncio.sleep(0.05)
+
+
+async def test_a_taken_port_is_a_clear_error(open_bridge: Open) -> None:
+    first = await open_bridge()
+    port = first.url.rpartition(":")[2]
+    with pytest.raises(AddressInUse, match=port):
+        await open_bridge(server=f"port: {port}")
+
+
+async def test_a_webhook_body_no_platform_sends_is_refused_unread() -> None:
+    async def hook(scope: Scope, receive: Receive, send: Send) -> None:
+        await PlainTextResponse("taken")(scope, receive, send)
+
+    app = build_app(
+        lambda: pytest.fail("nobody asked"),
+        bytes,
+        AdminGuard("127.0.0.1", None),
+        hooks={"a": hook},
+        console=(),
+        mounts={},
+    )
+    async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://127.0.0.1") as client:
+        assert (await client.post("/hooks/a", content=b"small")).text == "taken"
+        assert (await client.post("/hooks/a", content=b"x" * 5_000_000)).status_code == 413
+        assert (await client.post("/hooks/a", content=chunks())).status_code == 411
+        assert (await client.post("/hooks/b", content=b"small")).status_code == 404
+
+
+async def chunks() -> AsyncIterator[bytes]:
+    yield b"x"

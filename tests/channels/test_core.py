@@ -1,0 +1,366 @@
+"""The whole way of one message through the core, with an adapter of paper and a scripted gateway."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
+from contextlib import AsyncExitStack
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from channels.access import BusyPolicy, Groups, Policy
+from channels.adapter import Accepted, Forbidden
+from channels.model import Action, Attachment, Inbound, InboundKind, Phase, Place, Press, Sender, TurnId
+from channels.store.records import Turn, TurnState
+from tests.bench import Bench
+from tests.clock import ScaledClock
+from tests.paper import Paper, PaperAdapter
+from tests.scripted import Act, AskPerson, Fail, Pause, Say, UseTool
+
+Open = Callable[..., Awaitable["Room"]]
+
+
+class Room:
+    """A bench with paper, and a person who types."""
+
+    def __init__(self, bench: Bench) -> None:
+        self.bench = bench
+        self.count = 0
+
+    @property
+    def adapter(self) -> PaperAdapter:
+        assert isinstance(self.bench.adapter, PaperAdapter)
+        return self.bench.adapter
+
+    def text(self, chat: str = "room") -> str:
+        return self.adapter.papers[chat].text()
+
+    def inbound(self, text: str, chat: str = "room", **fields: Any) -> Inbound:
+        self.count += 1
+        inbound = Inbound(
+            place=Place("bench", chat, private=True),
+            sender=Sender("u1", "Ann"),
+            event_key=f"e{self.count}",
+            kind=InboundKind.MESSAGE,
+            text=text,
+            received_at=self.bench.clock.now(),
+            message_id=f"m{self.count}",
+        )
+        return replace(inbound, **fields)
+
+    async def say(self, text: str, chat: str = "room", **fields: Any) -> Accepted:
+        return await self.bench.inbox.accept(self.inbound(text, chat, **fields))
+
+    async def press(self, action: Action, turn: str, value: str = "", **fields: Any) -> Accepted:
+        return await self.say("", kind=InboundKind.PRESS, press=Press(action, TurnId(turn), value), **fields)
+
+    async def last(self, chat: str = "room") -> Turn:
+        conversation = await self.bench.store.conversation_at(Place("bench", chat, private=True))
+        assert conversation is not None
+        turn = await self.bench.store.last_turn(conversation.id)
+        assert turn is not None
+        return turn
+
+    async def shows(self, text: str, chat: str = "room") -> None:
+        await self.bench.until(lambda: text in self.text(chat))
+
+
+@pytest.fixture
+async def open_room(tmp_path: Path) -> AsyncIterator[Open]:
+    async with AsyncExitStack() as stack:
+
+        async def open_(*scripts: Iterable[Act], policy: Policy | None = None, give_up_after: float = 86_400.0) -> Room:
+            papers: dict[str, Paper] = defaultdict(Paper)
+            bench = Bench(
+                tmp_path,
+                ScaledClock(20),
+                lambda context: PaperAdapter(context, papers),
+                *scripts,
+                policy=policy,
+                give_up_after=give_up_after,
+            )
+            await stack.enter_async_context(bench)
+            return Room(bench)
+
+        yield open_
+
+
+async def test_a_question_is_answered_once_and_completely(open_room: Open) -> None:
+    room = await open_room([Say("Hello, this is an answer that is longer than one sheet of paper can be.")])
+    assert await room.say("hi") is Accepted.TAKEN
+    await room.bench.settled()
+    assert room.text() == "Hello, this is an answer that is longer than one sheet of paper can be."
+    assert room.bench.gateway.questions == ["hi"]
+    assert (await room.last()).state is TurnState.DONE
+
+
+async def test_a_redelivered_event_is_one_inbound(open_room: Open) -> None:
+    room = await open_room([Say("once")])
+    inbound = room.inbound("hi")
+    assert await room.bench.inbox.accept(inbound) is Accepted.TAKEN
+    assert await room.bench.inbox.accept(inbound) is Accepted.DUPLICATE
+    await room.bench.settled()
+    assert len(room.bench.gateway.runs) == 1
+
+
+async def test_turns_of_one_conversation_follow_each_other_and_other_conversations_do_not_wait(open_room: Open) -> None:
+    room = await open_room([Pause(40), Say("slow")], [Say("quick")], [Say("second")])
+    await room.say("one", "a")
+    await room.bench.until(lambda: len(room.bench.gateway.runs) == 1)
+    await room.say("two", "a")
+    await room.say("three", "b")
+    await room.shows("quick", "b")
+    assert room.text("a") == ""
+    await room.bench.settled()
+    assert room.text("a") == "slowsecond"
+    assert [run.request.turn for run in room.bench.gateway.runs] == list(
+        dict.fromkeys(run.request.turn for run in room.bench.gateway.runs)
+    )
+
+
+async def test_stop_acts_at_once_keeps_the_partial_text_and_leaves_the_conversation_usable(open_room: Open) -> None:
+    room = await open_room([Say("partial text "), Pause(3000), Say("never")], [Say("next")])
+    await room.say("one")
+    await room.shows("partial text")
+    await room.say("/stop")
+    await room.bench.settled()
+    last = await room.last()
+    assert last.final is not None
+    assert last.final.phase is Phase.STOPPED
+    assert "never" not in room.text()
+    await room.say("two")
+    await room.shows("next")
+    await room.bench.settled()
+
+
+async def test_the_stop_button_stops_only_its_own_turn(open_room: Open) -> None:
+    room = await open_room([Say("a"), Pause(3000)])
+    await room.say("one", "a")
+    await room.say("two", "b")
+    await room.bench.until(lambda: len(room.bench.gateway.runs) == 2)
+    await room.press(Action.STOP, (await room.last("a")).id, chat="a")
+
+    async def stopped() -> bool:
+        return (await room.last("a")).state is TurnState.DONE
+
+    await room.bench.until(stopped)
+    assert (await room.last("b")).state.is_open
+    await room.press(Action.STOP, (await room.last("b")).id, chat="b")
+    await room.bench.settled()
+
+
+async def test_commands_are_answered_while_a_run_goes_on(open_room: Open) -> None:
+    room = await open_room([Pause(3000)])
+    await room.say("one")
+    await room.bench.until(lambda: len(room.bench.gateway.runs) == 1)
+    await room.say("/status")
+    await room.shows("I am answering")
+    await room.say("/help")
+    await room.shows("/new")
+    await room.say("/stop")
+    await room.bench.settled()
+
+
+async def test_new_begins_another_thread(open_room: Open) -> None:
+    room = await open_room([Say("x")])
+    await room.say("one")
+    await room.bench.settled()
+    await room.say("two")
+    await room.bench.settled()
+    await room.say("/new")
+    await room.shows("new conversation")
+    await room.say("three")
+    await room.bench.settled()
+    threads = [run.request.thread for run in room.bench.gateway.runs]
+    assert threads[0] == threads[1] != threads[2]
+
+
+async def test_retry_asks_the_last_question_again(open_room: Open) -> None:
+    room = await open_room([Fail("It failed.")], [Say("now it works")])
+    await room.say("the question")
+    await room.bench.settled()
+    await room.say("/retry")
+    await room.shows("now it works")
+    await room.bench.settled()
+    assert room.bench.gateway.questions == ["the question", "the question"]
+
+
+async def test_a_question_is_answered_by_a_button_and_its_buttons_go(open_room: Open) -> None:
+    room = await open_room([AskPerson({"question": "Which?", "options": ["red", "blue"]})], [Say("You chose blue.")])
+    await room.say("paint it")
+    await room.bench.settled()
+    asked = await room.last()
+    assert asked.final is not None
+    assert asked.final.phase is Phase.ASKING
+    await room.press(Action.ANSWER, asked.id, "1")
+    await room.shows("You chose blue.")
+    await room.bench.settled()
+    answered = await room.bench.store.turn(asked.id)
+    assert answered is not None
+    assert answered.final is not None
+    assert answered.final.question is not None
+    assert answered.final.question.answer == "blue"
+    assert room.bench.gateway.questions == ["paint it", "['blue']"]
+
+
+async def test_a_second_click_does_nothing(open_room: Open) -> None:
+    room = await open_room([AskPerson({"question": "Which?", "options": ["red", "blue"]})], [Say("Thanks.")])
+    await room.say("paint it")
+    await room.bench.settled()
+    asked = await room.last()
+    await room.press(Action.ANSWER, asked.id, "1")
+    await room.press(Action.ANSWER, asked.id, "0")
+    await room.bench.settled()
+    assert len(room.bench.gateway.runs) == 2
+    assert room.text().count("Thanks.") == 1
+
+
+async def test_a_question_is_answered_by_text(open_room: Open) -> None:
+    room = await open_room([AskPerson("What is your name?")], [Say("Hello Ann.")])
+    await room.say("greet me")
+    await room.bench.settled()
+    await room.say("Ann")
+    await room.bench.settled()
+    assert room.bench.gateway.questions == ["greet me", "['Ann']"]
+    assert "Hello Ann." in room.text()
+
+
+async def test_an_album_is_one_turn(open_room: Open) -> None:
+    room = await open_room([Say("nice pictures")])
+    files = [Attachment(f"{n}.png", "image/png", {"name": f"{n}.png"}) for n in range(3)]
+    for file in files[:2]:
+        room.adapter.files[file.name] = b"png"
+    for number, file in enumerate(files):
+        await room.say("look" if number == 0 else "", attachments=(file,), group="album", settle=0.6)
+    await room.bench.settled()
+    (run,) = room.bench.gateway.runs
+    assert run.request.input.__class__.__name__ == "Ask"
+    assert "could not be fetched" in room.bench.gateway.questions[0]
+    assert "2.png" in room.bench.gateway.questions[0]
+
+
+async def test_a_restart_in_the_middle_goes_on_in_the_same_messages(open_room: Open) -> None:
+    room = await open_room([Say("The beginning of a long answer, "), Pause(20), Say("and the end of it.", message="a")])
+    await room.say("hi")
+    await room.shows("The beginning")
+    await room.bench.restart()
+    await room.bench.settled()
+    assert room.text() == "The beginning of a long answer, and the end of it."
+    assert len(room.bench.gateway.runs) == 1
+
+
+async def test_a_crash_in_the_middle_goes_on_in_the_same_messages(open_room: Open) -> None:
+    room = await open_room([Say("The beginning of a long answer, "), Pause(20), Say("and the end of it.", message="a")])
+    await room.say("hi")
+    await room.shows("The beginning")
+    await room.bench.crash()
+    await room.bench.settled()
+    assert room.text() == "The beginning of a long answer, and the end of it."
+    assert len(room.bench.gateway.runs) == 1
+
+
+async def test_a_busy_conversation_can_refuse_a_second_question(open_room: Open) -> None:
+    room = await open_room([Pause(3000)], policy=Policy(when_busy=BusyPolicy.REJECT))
+    await room.say("one")
+    await room.bench.until(lambda: len(room.bench.gateway.runs) == 1)
+    await room.say("two")
+    await room.shows("still answering")
+    await room.say("/stop")
+    await room.bench.settled()
+    assert room.bench.gateway.questions == ["one"]
+
+
+async def test_a_busy_conversation_can_be_interrupted_by_a_newer_question(open_room: Open) -> None:
+    room = await open_room([Pause(3000)], [Say("second")], policy=Policy(when_busy=BusyPolicy.INTERRUPT))
+    await room.say("one")
+    await room.bench.until(lambda: len(room.bench.gateway.runs) == 1)
+    await room.say("two")
+    await room.shows("second")
+    await room.bench.settled()
+
+
+async def test_a_deleted_question_stops_its_turn_and_a_waiting_one_is_dropped(open_room: Open) -> None:
+    room = await open_room([Say("begun"), Pause(3000)])
+    first, second = room.inbound("one"), room.inbound("two")
+    await room.bench.inbox.accept(first)
+    await room.shows("begun")
+    await room.bench.inbox.accept(second)
+    for deleted in (second, first):
+        await room.say("", kind=InboundKind.DELETED, message_id=deleted.message_id)
+    await room.bench.settled()
+    assert room.bench.gateway.questions == ["one"]
+
+
+async def test_an_edited_message_is_never_a_new_turn(open_room: Open) -> None:
+    room = await open_room([Say("x")])
+    assert await room.say("edited", kind=InboundKind.EDITED) is Accepted.IGNORED
+
+
+async def test_messages_in_groups_need_a_mention_until_the_bot_takes_part_in_the_thread(open_room: Open) -> None:
+    room = await open_room([Say("x")])
+    group = Place("bench", "room", thread="t1")
+    assert await room.say("chatter", place=group) is Accepted.IGNORED
+    assert await room.say("@bot hi", place=group, mentions_bot=True) is Accepted.TAKEN
+    await room.bench.settled()
+    assert await room.say("and then?", place=group) is Accepted.TAKEN
+    assert await room.say("chatter", place=replace(group, thread="t2")) is Accepted.IGNORED
+    await room.bench.settled()
+
+
+async def test_a_reply_to_the_bots_message_stays_in_its_conversation(open_room: Open) -> None:
+    room = await open_room([Say("x")], policy=Policy(groups=Groups.MENTION))
+    group = Place("bench", "room", thread="t1")
+    await room.say("@bot hi", place=group, mentions_bot=True)
+    await room.bench.settled()
+    elsewhere = replace(group, thread="t9")
+    assert await room.say("why?", place=elsewhere, reply_to="m0") is Accepted.TAKEN
+    await room.bench.settled()
+    threads = {run.request.thread for run in room.bench.gateway.runs}
+    assert len(threads) == 1
+
+
+async def test_strangers_are_ignored_and_can_be_paired(open_room: Open) -> None:
+    room = await open_room([Say("welcome")], policy=Policy(pairing=True, admins=("boss",)))
+    assert await room.say("let me in") is Accepted.TAKEN
+    await room.shows("/pair")
+    await room.bench.settled()
+    code = room.text().split("/pair ")[1][:6]
+    await room.say(f"/pair {code}", "office", sender=Sender("boss", "Boss"))
+    await room.shows("Ann may talk to me", "office")
+    await room.say("hello")
+    await room.shows("welcome")
+    await room.bench.settled()
+    assert room.bench.gateway.questions == ["hello"]
+
+
+async def test_a_turn_that_cannot_be_finished_is_given_up_visibly_and_can_be_asked_again(open_room: Open) -> None:
+    room = await open_room([Say("begun"), Pause(1e9)], [Say("again")], give_up_after=30.0)
+    await room.say("one")
+
+    async def dead() -> bool:
+        return bool(await room.bench.store.dead_letters())
+
+    await room.bench.until(dead)
+    await room.shows("could not be finished")
+    await room.say("/retry")
+    await room.shows("again")
+
+
+async def test_a_place_where_nothing_may_be_sent_does_not_hold_up_anything(open_room: Open) -> None:
+    room = await open_room([Say("x")])
+    room.adapter.papers["closed"].trouble = lambda _: (Forbidden("kicked"), False)
+    await room.say("one", "closed")
+    await room.say("two", "open")
+    await room.bench.settled()
+    assert room.text("open") == "x"
+
+
+async def test_a_silent_tool_call_does_not_hold_back_text(open_room: Open) -> None:
+    room = await open_room([Say("Let me look. "), UseTool("search", 30.0), Say("Found it.", message="b")])
+    await room.say("find")
+    await room.shows("Let me look.")
+    await room.bench.settled()
+    assert "Found it." in room.text()
