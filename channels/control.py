@@ -117,7 +117,8 @@ class ControlLane:
     async def _stop(self, conversation: int, sender: Sender) -> bool:
         stopped = False
         for carrier in self.live():
-            if carrier.turn.conversation.id == conversation and self._may_stop(carrier.turn, sender):
+            turn = carrier.turn
+            if turn.conversation.id == conversation and carrier.is_answering and self._may_stop(turn, sender):
                 carrier.stop()
                 stopped = True
         return stopped

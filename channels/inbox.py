@@ -9,14 +9,14 @@ import structlog
 from pydantic import JsonValue
 
 from channels.access import BusyPolicy, Policy, Verdict, conversation_place, judge
-from channels.adapter import Accepted, ChannelState, Health
+from channels.adapter import Accepted, ChannelState, Health, StoreAway
 from channels.clock import Clock
 from channels.commands import parse_command
 from channels.faults import point
-from channels.model import Action, Inbound, InboundKind
+from channels.model import Action, Inbound, InboundKind, Place
 from channels.observe import Metrics, redact
 from channels.store import Store
-from channels.store.records import Lane
+from channels.store.records import Lane, StoreError
 
 log = structlog.get_logger(__name__)
 
@@ -40,8 +40,9 @@ class Inbox:
         result = Accepted.IGNORED
         if inbound.kind is not InboundKind.EDITED:
             verdict = await verdict_on(inbound, self._policy, self._store)
-            if verdict in (Verdict.ALLOWED, Verdict.PAIRING):
-                placed = inbound.at(conversation_place(inbound, self._policy))
+            place = await self._place(inbound)
+            if place is not None and verdict in (Verdict.ALLOWED, Verdict.PAIRING):
+                placed = inbound.at(place)
                 lane = Lane.CONTROL if verdict is Verdict.PAIRING else await self._lane(placed)
                 stored = await self._store.accept(placed, lane)
                 result = Accepted.DUPLICATE if stored is None else Accepted.TAKEN
@@ -49,6 +50,16 @@ class Inbox:
         if result is Accepted.TAKEN:
             point("accepted")
         return result
+
+    async def _place(self, inbound: Inbound) -> Place | None:
+        """Whose conversation it belongs to: for a button, that of the turn it stands under. None: a made-up button."""
+        if inbound.press is None:
+            return conversation_place(inbound, self._policy)
+        turn = await self._store.turn(inbound.press.turn)
+        if turn is None:
+            return None
+        place = turn.conversation.place
+        return place if (place.channel, place.chat) == (inbound.channel, inbound.place.chat) else None
 
     async def _lane(self, inbound: Inbound) -> Lane:
         match inbound.kind:

@@ -14,7 +14,7 @@ from channels.control import ControlLane
 from channels.faults import point
 from channels.inbox import Inbox
 from channels.store import Store
-from channels.store.records import Lease, LostLease, StoreError, Turn, TurnState
+from channels.store.records import Lease, LostLease, StoredInbound, StoreError, Turn, TurnState
 from channels.turn import ChannelParts, TurnCarrier
 
 log = structlog.get_logger(__name__)
@@ -158,12 +158,22 @@ class ChannelOwner:
             self._control_wake.clear()
             try:
                 for stored in await self._store.controls(self.lease()):
-                    await self._controls.handle(stored)
+                    await self._handle_control(stored)
             except LostLease:
                 return
             except StoreError as error:
                 log.warning("cannot handle commands now", channel=self.channel, cause=str(error))
             await wait_until(self._clock, self._clock.now() + _NET, self._control_wake)
+
+    async def _handle_control(self, stored: StoredInbound) -> None:
+        try:
+            await self._controls.handle(stored)
+        except StoreError:
+            raise
+        except Exception:
+            # Tried again it would fail again, and hold up every command after it.
+            log.exception("command dropped", channel=self.channel, event_key=stored.inbound.event_key)
+            await self._store.control_done(self.lease(), stored.id)
 
     def carry(self, turn: Turn) -> None:
         """Start carrying a turn, unless it is being carried already."""

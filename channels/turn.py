@@ -177,6 +177,11 @@ class TurnCarrier:
         self._reply.halt()
 
     @property
+    def is_answering(self) -> bool:
+        """Whether the answer is still being made; a reply that only has to be shown is not."""
+        return self._final is None and self.turn.final is None
+
+    @property
     def phase(self) -> Phase:
         return self._view(self._clock.now()).phase
 

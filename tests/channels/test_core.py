@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from channels.access import BusyPolicy, Groups, Policy
+from channels.access import BusyPolicy, ConversationScope, Groups, Policy
 from channels.adapter import Accepted, Forbidden
 from channels.model import Action, Attachment, Inbound, InboundKind, Phase, Place, Press, Sender, TurnId
 from channels.store.records import Turn, TurnState
@@ -364,3 +364,62 @@ async def test_a_silent_tool_call_does_not_hold_back_text(open_room: Open) -> No
     await room.shows("Let me look.")
     await room.bench.settled()
     assert "Found it." in room.text()
+
+
+async def test_a_button_of_another_chat_or_of_no_turn_is_ignored(open_room: Open) -> None:
+    room = await open_room([AskPerson({"question": "Which?", "options": ["red", "blue"]})])
+    await room.say("paint it", "mine")
+    await room.bench.settled()
+    asked = await room.last("mine")
+    assert await room.press(Action.ANSWER, asked.id, "1", chat="theirs") is Accepted.IGNORED
+    assert await room.press(Action.STOP, "0" * 32, chat="mine") is Accepted.IGNORED
+    assert await room.press(Action.ANSWER, asked.id, "1", chat="mine") is Accepted.TAKEN
+    await room.bench.settled()
+
+
+async def test_anybody_in_the_chat_may_answer_a_question_also_where_each_has_a_conversation(open_room: Open) -> None:
+    policy = Policy(conversation=ConversationScope.USER, groups=Groups.ALL)
+    room = await open_room([AskPerson({"question": "Which?", "options": ["red"]})], [Say("Painted.")], policy=policy)
+    group = Place("bench", "room")
+    await room.say("paint it", place=group)
+    await room.bench.until(lambda: len(room.bench.gateway.runs) == 1)
+    await room.bench.settled()
+    turn = room.bench.gateway.runs[0].request.turn
+    await room.press(Action.ANSWER, turn, "0", place=group, sender=Sender("u2", "Bob"))
+    await room.shows("Painted.")
+    await room.bench.settled()
+    assert len({run.request.thread for run in room.bench.gateway.runs}) == 1
+
+
+async def test_stop_says_so_when_there_is_nothing_to_stop(open_room: Open) -> None:
+    room = await open_room([Say("x")])
+    await room.say("/stop")
+    await room.shows("Nothing is being written here.")
+    await room.bench.settled()
+
+
+async def test_only_the_person_who_asked_and_admins_may_stop_where_there_are_admins(open_room: Open) -> None:
+    room = await open_room([Say("begun"), Pause(3000)], policy=Policy(admins=("boss",), groups=Groups.ALL))
+    group = Place("bench", "room")
+    await room.say("one", place=group)
+    await room.shows("begun")
+    await room.say("/stop", place=group, sender=Sender("u2", "Bob"))
+    await room.shows("Nothing is being written here.")
+    assert not room.bench.gateway.runs[0].cancelled.is_set()
+    await room.say("/stop", place=group, sender=Sender("boss", "Boss"))
+    await room.bench.settled()
+
+
+async def test_a_command_that_fails_unexpectedly_holds_up_no_other(
+    open_room: Open, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    room = await open_room([Say("x")])
+
+    async def fail(*_: object) -> None:
+        raise RuntimeError("a fault of ours")
+
+    monkeypatch.setattr(room.bench.store, "waiting", fail)
+    await room.say("/status")
+    await room.say("/help")
+    await room.shows("/new")
+    await room.bench.settled()
