@@ -1,0 +1,148 @@
+"""Inbounds: accepting each once, claiming those that wait as turns, handling those that act at once."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import sqlalchemy as sa
+
+from channels.model import Inbound, TurnId, new_turn_id
+from channels.store.codec import inbound_from_json, inbound_to_json
+from channels.store.conversations import for_inbound
+from channels.store.database import Transaction
+from channels.store.leases import fence
+from channels.store.records import Lane, Lease, StoredInbound, Turn
+from channels.store.schema import inbounds, turns
+from channels.store.turns import make, open_among
+
+_WAITING = inbounds.c.state == "waiting"
+_ASKS = inbounds.c.lane == Lane.TURN
+
+
+def accept(tx: Transaction, inbound: Inbound, lane: Lane) -> StoredInbound | None:
+    """Store an inbound; None: it is stored already, by an earlier delivery of the same event."""
+    seen = sa.select(inbounds.c.id).where(
+        inbounds.c.channel == inbound.channel, inbounds.c.event_key == inbound.event_key
+    )
+    if tx.connection.execute(seen).first() is not None:
+        return None
+    conversation_id = for_inbound(tx, inbound)
+    new = (
+        tx.insert(inbounds)
+        .values(
+            channel=inbound.channel,
+            event_key=inbound.event_key,
+            conversation_id=conversation_id,
+            lane=lane,
+            state="waiting",
+            group_key=inbound.group,
+            ready_at=inbound.received_at + inbound.settle,
+            accepted_at=tx.now,
+            payload=inbound_to_json(inbound),
+        )
+        .on_conflict_do_nothing()  # two processes were given the same event at once
+        .returning(inbounds.c.id)
+    )
+    number = tx.connection.execute(new).scalar()
+    if number is None:
+        return None
+    tx.wake(inbound.channel)
+    return StoredInbound(id=number, conversation_id=conversation_id, inbound=inbound)
+
+
+def claim(tx: Transaction, lease: Lease, limit: int, doubtful: Sequence[TurnId], made: list[TurnId]) -> list[Turn]:
+    """Make turns of what is ready; also returns those of `doubtful` that exist after all. Notes new ids in `made`."""
+    fence(tx, lease)
+    heads = _heads(lease.channel).subquery()
+    ready = tx.connection.execute(
+        sa.select(heads.c.conversation_id, heads.c.head, heads.c.group_key)
+        .where(heads.c.ready_at <= tx.now)
+        .order_by(heads.c.head)
+        .limit(limit)
+    ).all()
+    for row in ready:
+        mates = inbounds.c.id == row.head
+        if row.group_key is not None:
+            mates = sa.or_(mates, inbounds.c.group_key == row.group_key)
+        members = tx.connection.execute(
+            sa.select(inbounds.c.id)
+            .where(inbounds.c.conversation_id == row.conversation_id, _WAITING, _ASKS, mates)
+            .order_by(inbounds.c.id)
+        ).scalars()
+        turn_id = new_turn_id()
+        made.append(turn_id)
+        make(tx, turn_id, lease.channel, row.conversation_id, list(members))
+    return open_among(tx, [*doubtful, *made])
+
+
+def next_ready(tx: Transaction, lease: Lease) -> float | None:
+    fence(tx, lease, lock=False)
+    heads = _heads(lease.channel).subquery()
+    return tx.connection.execute(sa.select(sa.func.min(heads.c.ready_at))).scalar()
+
+
+def waiting(tx: Transaction, conversation_id: int) -> int:
+    query = sa.select(sa.func.count()).where(inbounds.c.conversation_id == conversation_id, _WAITING, _ASKS)
+    return int(tx.connection.execute(query).scalar_one())
+
+
+def drop_waiting(tx: Transaction, lease: Lease, conversation_id: int, messages: Sequence[str] | None) -> int:
+    fence(tx, lease)
+    here = (inbounds.c.channel == lease.channel, inbounds.c.conversation_id == conversation_id, _WAITING, _ASKS)
+    rows = tx.connection.execute(sa.select(inbounds.c.id, inbounds.c.payload).where(*here))
+    dropped = [row.id for row in rows if messages is None or inbound_from_json(row.payload).message_id in messages]
+    tx.connection.execute(inbounds.update().where(inbounds.c.id.in_(dropped)).values(state="dropped"))
+    return len(dropped)
+
+
+def controls(tx: Transaction, lease: Lease) -> list[StoredInbound]:
+    fence(tx, lease, lock=False)
+    rows = tx.connection.execute(
+        sa.select(inbounds.c.id, inbounds.c.conversation_id, inbounds.c.payload)
+        .where(inbounds.c.channel == lease.channel, _WAITING, inbounds.c.lane == Lane.CONTROL)
+        .order_by(inbounds.c.id)
+    )
+    return [StoredInbound(row.id, row.conversation_id, inbound_from_json(row.payload)) for row in rows]
+
+
+def control_done(tx: Transaction, lease: Lease, inbound_id: int) -> None:
+    fence(tx, lease)
+    tx.connection.execute(
+        inbounds.update()
+        .where(inbounds.c.id == inbound_id, inbounds.c.channel == lease.channel, inbounds.c.lane == Lane.CONTROL)
+        .values(state="handled")
+    )
+
+
+def channels_with_work(tx: Transaction) -> list[str]:
+    """The channels in which something waits to be claimed or handled."""
+    return sorted(tx.connection.execute(sa.select(inbounds.c.channel).where(_WAITING).distinct()).scalars())
+
+
+def _heads(channel: str) -> sa.Select[tuple[int, int, str | None, float]]:
+    """For each conversation that no turn holds: its earliest waiting inbound, and when its whole group is ready."""
+    here = sa.and_(inbounds.c.channel == channel, _WAITING, _ASKS)
+    first = (
+        sa.select(inbounds.c.conversation_id, sa.func.min(inbounds.c.id).label("head"))
+        .where(here, ~sa.exists().where(turns.c.holds == inbounds.c.conversation_id))
+        .group_by(inbounds.c.conversation_id)
+        .subquery()
+    )
+    head, mate = inbounds.alias("head"), inbounds.alias("mate")
+    return (
+        sa.select(
+            first.c.conversation_id, first.c.head, head.c.group_key, sa.func.max(mate.c.ready_at).label("ready_at")
+        )
+        .join(head, head.c.id == first.c.head)
+        .join(
+            mate,
+            sa.and_(
+                mate.c.channel == channel,
+                mate.c.state == "waiting",
+                mate.c.lane == Lane.TURN,
+                mate.c.conversation_id == first.c.conversation_id,
+                sa.or_(mate.c.id == first.c.head, mate.c.group_key == head.c.group_key),
+            ),
+        )
+        .group_by(first.c.conversation_id, first.c.head, head.c.group_key)
+    )

@@ -1,0 +1,313 @@
+"""Turns: made from inbounds, carried on state by state, ended, asked again."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import sqlalchemy as sa
+from pydantic import JsonValue
+
+from channels.model import Inbound, RunId, ThreadId, TurnId, View
+from channels.store.codec import inbound_from_json, view_from_json, view_to_json
+from channels.store.conversations import COLUMNS, bind, conversation_of
+from channels.store.database import Transaction
+from channels.store.leases import fence
+from channels.store.records import Counts, Lane, Lease, StoreError, Turn, TurnState
+from channels.store.schema import conversations, feedback, inbounds, turn_inbounds, turns
+
+_OPEN = [state for state in TurnState if state.is_open]
+
+
+def load(tx: Transaction, *conditions: sa.ColumnElement[bool], newest: int | None = None) -> list[Turn]:
+    """The turns that meet the conditions, oldest first; with `newest`, at most that many, newest first."""
+    query = (
+        sa.select(turns, *COLUMNS).join(conversations, conversations.c.id == turns.c.conversation_id).where(*conditions)
+    )
+    order = turns.c.number if newest is None else turns.c.number.desc()
+    query = query.order_by(order).limit(newest)
+    rows = tx.connection.execute(query).mappings().all()
+    asked: dict[int, list[Inbound]] = {row[turns.c.number]: [] for row in rows}
+    members = tx.connection.execute(
+        sa.select(turn_inbounds.c.turn, inbounds.c.payload)
+        .join(inbounds, inbounds.c.id == turn_inbounds.c.inbound)
+        .where(turn_inbounds.c.turn.in_(asked))
+        .order_by(inbounds.c.id)
+    )
+    for member in members:
+        asked[member.turn].append(inbound_from_json(member.payload))
+    return [_turn_of(row, tuple(asked[row[turns.c.number]])) for row in rows]
+
+
+def make(tx: Transaction, turn_id: TurnId, channel: str, conversation_id: int, members: Sequence[int]) -> None:
+    """A new turn of these inbounds, which holds its conversation."""
+    generation = sa.select(conversations.c.generation).where(conversations.c.id == conversation_id)
+    new = turns.insert().values(
+        id=turn_id,
+        channel=channel,
+        conversation_id=conversation_id,
+        holds=conversation_id,
+        generation=generation.scalar_subquery(),
+        state=TurnState.CLAIMED,
+        note="",
+        created_at=tx.now,
+    )
+    number = tx.connection.execute(new.returning(turns.c.number)).scalar_one()
+    tx.connection.execute(turn_inbounds.insert(), [{"turn": number, "inbound": member} for member in members])
+    tx.connection.execute(inbounds.update().where(inbounds.c.id.in_(members)).values(state="taken"))
+
+
+def answer_control(tx: Transaction, lease: Lease, inbound_id: int, view: View, new_id: TurnId) -> Turn:
+    """The answer to a control inbound as a turn that needs no run and blocks nobody; the inbound is handled.
+
+    The answer that was given first stays: asked for again, it is returned as it is.
+    """
+    fence(tx, lease)
+    control = tx.connection.execute(
+        sa.select(inbounds.c.state, conversations.c.id, conversations.c.generation)
+        .join(conversations, conversations.c.id == inbounds.c.conversation_id)
+        .where(inbounds.c.id == inbound_id, inbounds.c.channel == lease.channel, inbounds.c.lane == Lane.CONTROL)
+    ).first()
+    if control is None:
+        raise StoreError(f"the channel {lease.channel} has no control inbound {inbound_id}")
+    if control.state != "waiting":
+        link = sa.exists().where(turn_inbounds.c.turn == turns.c.number, turn_inbounds.c.inbound == inbound_id)
+        answer = next(iter(load(tx, link)), None)
+        if answer is None:
+            raise StoreError(f"the control inbound {inbound_id} was handled without an answer")
+        return answer
+    new = turns.insert().values(
+        id=new_id,
+        channel=lease.channel,
+        conversation_id=control.id,
+        generation=control.generation,
+        state=TurnState.RETOUCH,
+        final=view_to_json(view),
+        note="",
+        created_at=tx.now,
+    )
+    number = tx.connection.execute(new.returning(turns.c.number)).scalar_one()
+    tx.connection.execute(turn_inbounds.insert(), [{"turn": number, "inbound": inbound_id}])
+    tx.connection.execute(inbounds.update().where(inbounds.c.id == inbound_id).values(state="handled"))
+    return load(tx, turns.c.id == new_id)[0]
+
+
+# ---------------------------------------------------------------- carried on
+
+
+def set_thread(tx: Transaction, lease: Lease, turn_id: TurnId, thread_id: ThreadId) -> None:
+    row = _carry_on(tx, lease, turn_id, state=TurnState.THREAD, thread_id=thread_id)
+    # After a /new in the meantime the conversation is another one, to which this thread does not belong.
+    _update_conversation(tx, row, thread_id=thread_id, thread_at=tx.now)
+
+
+def run_requested(tx: Transaction, lease: Lease, turn_id: TurnId) -> None:
+    _carry_on(tx, lease, turn_id, state=TurnState.REQUESTED)
+
+
+def run_started(tx: Transaction, lease: Lease, turn_id: TurnId, run_id: RunId) -> None:
+    _carry_on(tx, lease, turn_id, state=TurnState.RUNNING, run_id=run_id)
+
+
+def save_shown(tx: Transaction, lease: Lease, turn_id: TurnId, shown: JsonValue, messages: Sequence[str]) -> None:
+    fence(tx, lease)
+    changed = turns.update().where(_is_of(lease, turn_id), turns.c.state.in_(_OPEN)).values(shown=shown)
+    conversation_id = tx.connection.execute(changed.returning(turns.c.conversation_id)).scalar()
+    if conversation_id is None:
+        raise _not_open(turn_id)
+    bind(tx, conversation_id, messages)
+
+
+def save_final(tx: Transaction, lease: Lease, turn_id: TurnId, view: View, pending: JsonValue, note: str) -> None:
+    row = _carry_on(tx, lease, turn_id, state=TurnState.FINAL, final=view_to_json(view), **_noted(note))
+    _update_conversation(tx, row, pending=pending)
+
+
+def finish(tx: Transaction, lease: Lease, turn_id: TurnId, state: TurnState, note: str) -> None:
+    if state.is_open:
+        raise ValueError(f"a turn does not end as {state}")
+    fence(tx, lease)
+    ended = (
+        turns.update().where(_is_of(lease, turn_id)).values(state=state, holds=None, ended_at=tx.now, **_noted(note))
+    )
+    if tx.connection.execute(ended).rowcount == 0:
+        raise StoreError(f"the channel {lease.channel} has no turn {turn_id}")
+    tx.wake(lease.channel)
+
+
+def retouch(tx: Transaction, lease: Lease, turn_id: TurnId, view: View) -> Turn | None:
+    """Give a finished reply another final view.
+
+    A turn whose final view is not settled yet keeps its state, for it is going to be shown anyway. None: unknown,
+    pruned, dead, or without a final view.
+    """
+    fence(tx, lease)
+    state = sa.case((turns.c.state == TurnState.FINAL, TurnState.FINAL), else_=TurnState.RETOUCH)
+    changed = (
+        turns.update()
+        .where(_is_of(lease, turn_id), turns.c.state.in_([TurnState.FINAL, TurnState.RETOUCH, TurnState.DONE]))
+        .values(state=state, final=view_to_json(view), ended_at=None)
+    )
+    if tx.connection.execute(changed).rowcount == 0:
+        return None
+    return load(tx, turns.c.id == turn_id)[0]
+
+
+def requeue(tx: Transaction, lease: Lease, turn_id: TurnId, new_id: TurnId) -> Turn | None:
+    """Ask again what a finished turn asked, as a new turn.
+
+    The old one stays as history; a dead one counts as done from then on. None: unknown, pruned, not finished, the
+    answer to a control inbound, or its conversation is held by another turn now.
+    """
+    fence(tx, lease)
+    old = tx.connection.execute(
+        sa.select(turns.c.number, turns.c.conversation_id, turns.c.state)
+        .where(_is_of(lease, turn_id), turns.c.holds.is_(None), _asks_the_agent())
+        .with_for_update()
+    ).first()
+    if old is None or _held(tx, old.conversation_id):
+        return None
+    members = tx.connection.execute(
+        sa.select(turn_inbounds.c.inbound).where(turn_inbounds.c.turn == old.number).order_by(turn_inbounds.c.inbound)
+    ).scalars()
+    make(tx, new_id, lease.channel, old.conversation_id, list(members))
+    if old.state == TurnState.DEAD:
+        tx.connection.execute(turns.update().where(turns.c.number == old.number).values(state=TurnState.DONE))
+    tx.wake(lease.channel)
+    return load(tx, turns.c.id == new_id)[0]
+
+
+# ---------------------------------------------------------------- looked up
+
+
+def one(tx: Transaction, turn_id: TurnId) -> Turn | None:
+    return next(iter(load(tx, turns.c.id == turn_id)), None)
+
+
+def unfinished(tx: Transaction, lease: Lease) -> list[Turn]:
+    fence(tx, lease, lock=False)
+    return load(tx, turns.c.channel == lease.channel, turns.c.state.in_(_OPEN))
+
+
+def open_among(tx: Transaction, turn_ids: Sequence[TurnId]) -> list[Turn]:
+    return load(tx, turns.c.id.in_(turn_ids), turns.c.state.in_(_OPEN)) if turn_ids else []
+
+
+def open_turn(tx: Transaction, conversation_id: int) -> Turn | None:
+    return next(iter(load(tx, turns.c.holds == conversation_id)), None)
+
+
+def last_turn(tx: Transaction, conversation_id: int) -> Turn | None:
+    asked = (
+        sa.select(turn_inbounds.c.turn)
+        .join(inbounds, inbounds.c.id == turn_inbounds.c.inbound)
+        .where(turn_inbounds.c.turn == turns.c.number, inbounds.c.lane == Lane.TURN)
+        .exists()
+    )
+    return next(iter(load(tx, turns.c.conversation_id == conversation_id, asked, newest=1)), None)
+
+
+def dead_letters(tx: Transaction, channel: str | None, limit: int) -> list[Turn]:
+    here = sa.true() if channel is None else turns.c.channel == channel
+    return load(tx, turns.c.state == TurnState.DEAD, here, newest=limit)
+
+
+def counts(tx: Transaction) -> list[Counts]:
+    queued = tx.connection.execute(
+        sa.select(inbounds.c.channel, sa.func.count().label("number"))
+        .where(inbounds.c.state == "waiting", inbounds.c.lane == Lane.TURN)
+        .group_by(inbounds.c.channel)
+    )
+    waiting: dict[str, int] = {row.channel: row.number for row in queued}
+    at_work: dict[str, int] = {}
+    dead: dict[str, int] = {}
+    rows = tx.connection.execute(
+        sa.select(turns.c.channel, turns.c.state, sa.func.count().label("number"))
+        .where(turns.c.state != TurnState.DONE)
+        .group_by(turns.c.channel, turns.c.state)
+    )
+    for row in rows:
+        into = dead if row.state == TurnState.DEAD else at_work
+        into[row.channel] = into.get(row.channel, 0) + row.number
+    return [
+        Counts(channel, waiting.get(channel, 0), at_work.get(channel, 0), dead.get(channel, 0))
+        for channel in sorted({*waiting, *at_work, *dead})
+    ]
+
+
+def save_feedback(tx: Transaction, turn_id: TurnId, user: str, value: str) -> bool:
+    number = tx.connection.execute(sa.select(turns.c.number).where(turns.c.id == turn_id)).scalar()
+    if number is None:
+        return False
+    new = tx.insert(feedback).values(turn=number, user_id=user, value=value, given_at=tx.now)
+    tx.connection.execute(
+        new.on_conflict_do_update(
+            index_elements=["turn", "user_id"],
+            set_={"value": new.excluded.value, "given_at": new.excluded.given_at},
+        )
+    )
+    return True
+
+
+# ---------------------------------------------------------------- parts
+
+
+def _is_of(lease: Lease, turn_id: TurnId) -> sa.ColumnElement[bool]:
+    return sa.and_(turns.c.id == turn_id, turns.c.channel == lease.channel)
+
+
+def _asks_the_agent() -> sa.ColumnElement[bool]:
+    """Not the answer to a control inbound."""
+    return sa.exists().where(
+        turn_inbounds.c.turn == turns.c.number,
+        turn_inbounds.c.inbound == inbounds.c.id,
+        inbounds.c.lane == Lane.TURN,
+    )
+
+
+def _carry_on(tx: Transaction, lease: Lease, turn_id: TurnId, **values: object) -> sa.RowMapping:
+    """Change a turn that is at work; a finished one cannot come back to life."""
+    fence(tx, lease)
+    changed = turns.update().where(_is_of(lease, turn_id), turns.c.holds.is_not(None)).values(**values)
+    row = tx.connection.execute(changed.returning(turns.c.conversation_id, turns.c.generation)).mappings().first()
+    if row is None:
+        raise _not_open(turn_id)
+    return row
+
+
+def _update_conversation(tx: Transaction, turn: sa.RowMapping, **values: object) -> None:
+    tx.connection.execute(
+        conversations.update()
+        .where(
+            conversations.c.id == turn[turns.c.conversation_id],
+            conversations.c.generation == turn[turns.c.generation],
+        )
+        .values(**values)
+    )
+
+
+def _held(tx: Transaction, conversation_id: int) -> bool:
+    return tx.connection.execute(sa.select(turns.c.number).where(turns.c.holds == conversation_id)).first() is not None
+
+
+def _noted(note: str) -> dict[str, str]:
+    return {"note": note} if note else {}
+
+
+def _not_open(turn_id: TurnId) -> StoreError:
+    return StoreError(f"turn {turn_id} is not at work any more")
+
+
+def _turn_of(row: sa.RowMapping, asked: tuple[Inbound, ...]) -> Turn:
+    thread, run, final = row[turns.c.thread_id], row[turns.c.run_id], row[turns.c.final]
+    return Turn(
+        id=TurnId(row[turns.c.id]),
+        conversation=conversation_of(row),
+        inbounds=asked,
+        state=TurnState(row[turns.c.state]),
+        created_at=row[turns.c.created_at],
+        thread_id=None if thread is None else ThreadId(thread),
+        run_id=None if run is None else RunId(run),
+        shown=row[turns.c.shown],
+        final=None if final is None else view_from_json(final),
+        note=row[turns.c.note],
+    )

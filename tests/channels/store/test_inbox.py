@@ -1,0 +1,394 @@
+"""Every inbound is accepted once, finds its conversation, and is claimed in order."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import threading
+from collections.abc import Iterator
+
+import pytest
+
+from channels.model import Place, ThreadId, View
+from channels.store import Store, inbox
+from channels.store.database import Database, Transaction, Work
+from channels.store.records import Lane, Lease, StoreError, StoreUnavailable, TurnState
+from tests.channels.store.conftest import OpenStore
+from tests.channels.store.samples import (
+    ANSWER,
+    START,
+    accepted,
+    answered,
+    claimed,
+    contents,
+    inbound,
+    keys,
+    known,
+    owned,
+    place,
+    until_blocked,
+)
+from tests.clock import ManualClock
+
+
+@pytest.fixture
+async def lease(store: Store) -> Lease:
+    return await owned(store)
+
+
+async def test_a_redelivered_event_is_accepted_once(store: Store) -> None:
+    assert await store.accept(inbound("k1"), Lane.TURN) is not None
+    assert await store.accept(inbound("k1"), Lane.TURN) is None
+
+
+async def test_a_redelivery_is_known_after_the_turn_is_done(store: Store, lease: Lease) -> None:
+    await answered(store, lease, "k1")
+    assert await store.accept(inbound("k1"), Lane.TURN) is None
+
+
+async def test_the_same_key_in_another_channel_is_another_event(store: Store) -> None:
+    assert await store.accept(inbound("k1"), Lane.TURN) is not None
+    assert await store.accept(inbound("k1", channel="other"), Lane.TURN) is not None
+
+
+async def test_an_event_delivered_to_two_processes_at_once_is_accepted_once(open_store: OpenStore) -> None:
+    stores = [await open_store(), await open_store()]
+    for n in range(10):
+        results = await asyncio.gather(*(store.accept(inbound(f"k{n}"), Lane.TURN) for store in stores))
+        assert sum(stored is not None for stored in results) == 1
+
+
+async def test_on_postgresql_a_later_inbound_does_not_overtake_one_that_is_being_committed(
+    postgres_url: str, clock: ManualClock
+) -> None:
+    slow, quick = [await Store.open(postgres_url, clock, lease_clock=clock) for _ in range(2)]
+    await accepted(slow, inbound("k1"))
+    inside, go_on = threading.Event(), threading.Event()
+
+    def accept_slowly(tx: Transaction) -> None:
+        inbox.accept(tx, inbound("k2"), Lane.TURN)
+        inside.set()
+        go_on.wait(10)
+
+    first = asyncio.create_task(slow._database.write(accept_slowly))
+    await asyncio.to_thread(inside.wait, 10)
+    second = asyncio.create_task(quick.accept(inbound("k3"), Lane.TURN))
+    await until_blocked(postgres_url, second)
+    go_on.set()
+    await asyncio.gather(first, second)
+    lease = await owned(quick)
+    seen: list[str] = []
+    while turns := await quick.claim(lease, 1):
+        seen += keys(turns[0])
+        await quick.finish(lease, turns[0].id)
+    assert seen == ["k1", "k2", "k3"]
+    await slow.close()
+    await quick.close()
+
+
+async def test_an_accepted_inbound_is_there_after_a_restart(open_store: OpenStore) -> None:
+    first = await open_store()
+    await accepted(first, inbound("k1"))
+    await first.close()
+    second = await open_store()
+    (turn,) = await second.claim(await owned(second), 10)
+    assert turn.inbounds == (inbound("k1"),)
+
+
+async def test_text_that_a_database_refuses_is_stored_all_the_same(store: Store, lease: Lease) -> None:
+    odd = inbound("nul \0 and half a pair \ud83d", "chat \0")
+    await accepted(store, odd)
+    assert await store.accept(odd, Lane.TURN) is None
+    (turn,) = await store.claim(lease, 1)
+    assert turn.inbounds == (odd,)
+    assert await store.conversation_at(odd.place) is not None
+
+
+# ---------------------------------------------------------------- finding the conversation
+
+
+async def test_inbounds_at_one_place_share_a_conversation(store: Store) -> None:
+    first = await accepted(store, inbound("k1"))
+    second = await accepted(store, inbound("k2"))
+    elsewhere = await accepted(store, inbound("k3", "garden"))
+    assert first.conversation_id == second.conversation_id != elsewhere.conversation_id
+
+
+async def test_a_conversation_is_found_by_its_place(store: Store) -> None:
+    stored = await accepted(store, inbound("k1", thread="t1"))
+    found = await store.conversation_at(place(thread="t1"))
+    assert found is not None
+    assert (found.id, found.place, found.generation, found.thread_id) == (
+        stored.conversation_id,
+        place(thread="t1"),
+        0,
+        None,
+    )
+    assert await store.conversation_at(place()) is None
+
+
+async def test_a_reply_to_the_bot_stays_in_its_conversation(store: Store, lease: Lease) -> None:
+    turn = await answered(store, lease, "k1")
+    reply = await accepted(store, inbound("k2", thread="new-thread", reply_to="k1-b"))
+    assert reply.conversation_id == turn.conversation.id
+    assert await store.conversation_at(place(thread="new-thread")) is None
+
+
+async def test_a_reply_to_an_unknown_message_belongs_to_its_place(store: Store, lease: Lease) -> None:
+    turn = await answered(store, lease, "k1")
+    reply = await accepted(store, inbound("k2", thread="t2", reply_to="somebody-else"))
+    assert reply.conversation_id != turn.conversation.id
+
+
+async def test_a_message_id_counts_only_in_its_chat(store: Store, lease: Lease) -> None:
+    turn = await answered(store, lease, "k1")
+    reply = await accepted(store, inbound("k2", "garden", reply_to="k1-a"))
+    assert reply.conversation_id != turn.conversation.id
+    assert await store.conversation_of_message(lease.channel, "garden", "k1-a") is None
+    assert await store.conversation_of_message(lease.channel, "lobby", "k1-a") == turn.conversation
+
+
+async def test_the_root_of_the_thread_one_writes_in_is_no_reply(store: Store, lease: Lease) -> None:
+    turn = await answered(store, lease, "k1")
+    threaded = await accepted(store, inbound("k2", thread="k1-a", reply_to="k1-a"))
+    assert threaded.conversation_id != turn.conversation.id
+    assert await store.conversation_at(place(thread="k1-a")) is not None
+
+
+async def test_people_may_have_conversations_of_their_own_in_one_chat(store: Store) -> None:
+    ada, bob = (inbound(user).at(Place("team", "lobby", user=user)) for user in ("ada", "bob"))
+    first, second = await accepted(store, ada), await accepted(store, bob)
+    assert first.conversation_id != second.conversation_id
+
+
+# ---------------------------------------------------------------- claiming
+
+
+async def test_a_claim_makes_a_turn_of_what_waits(store: Store, lease: Lease) -> None:
+    turn = await claimed(store, lease, "k1")
+    assert keys(turn) == ["k1"]
+    assert turn.state is TurnState.CLAIMED
+    assert await known(store, turn) == turn
+    assert await store.claim(lease, 10) == []
+
+
+async def test_a_conversation_has_one_turn_at_a_time_and_keeps_its_order(store: Store, lease: Lease) -> None:
+    for key in ("k1", "k2", "k3"):
+        await accepted(store, inbound(key))
+    seen: list[str] = []
+    while turns := await store.claim(lease, 10):
+        (turn,) = turns
+        seen += keys(turn)
+        assert await store.claim(lease, 10) == []
+        await store.finish(lease, turn.id)
+    assert seen == ["k1", "k2", "k3"]
+
+
+async def test_conversations_do_not_wait_for_each_other(store: Store, lease: Lease) -> None:
+    for key, chat in (("k1", "a"), ("k2", "a"), ("k3", "b"), ("k4", "c")):
+        await accepted(store, inbound(key, chat))
+    assert [keys(turn) for turn in await store.claim(lease, 10)] == [["k1"], ["k3"], ["k4"]]
+
+
+async def test_a_claim_takes_no_more_than_it_may_and_the_oldest_first(store: Store, lease: Lease) -> None:
+    for n in range(5):
+        await accepted(store, inbound(f"k{n}", f"chat{n}"))
+    assert [keys(turn) for turn in await store.claim(lease, 2)] == [["k0"], ["k1"]]
+    assert [keys(turn) for turn in await store.claim(lease, 10)] == [["k2"], ["k3"], ["k4"]]
+
+
+async def test_a_channel_is_claimed_by_itself(store: Store, lease: Lease) -> None:
+    await accepted(store, inbound("k1", channel="other"))
+    assert await store.claim(lease, 10) == []
+
+
+async def test_the_next_inbound_can_be_claimed_as_soon_as_the_turn_is_done(store: Store, lease: Lease) -> None:
+    turn = await claimed(store, lease, "k1")
+    await accepted(store, inbound("k2"))
+    await store.finish(lease, turn.id)
+    assert [keys(turn) for turn in await store.claim(lease, 10)] == [["k2"]]
+
+
+async def test_an_inbound_settles_before_it_is_claimed(store: Store, lease: Lease, clock: ManualClock) -> None:
+    await accepted(store, inbound("k1", settle=2.0))
+    assert await store.claim(lease, 10) == []
+    assert await store.next_ready(lease) == START + 2.0
+    await clock.advance(2.0)
+    assert [keys(turn) for turn in await store.claim(lease, 10)] == [["k1"]]
+    assert await store.next_ready(lease) is None
+
+
+async def test_a_group_is_one_turn_and_settles_after_its_newest_member(
+    store: Store, lease: Lease, clock: ManualClock
+) -> None:
+    await accepted(store, inbound("k1", group="album", settle=1.0))
+    await accepted(store, inbound("k2"))
+    await clock.advance(0.9)
+    await accepted(store, inbound("k3", group="album", settle=1.0, at=clock.now()))
+    await clock.advance(0.9)
+    assert await store.claim(lease, 10) == []
+    assert await store.next_ready(lease) == START + 1.9
+    await clock.advance(0.2)
+    (turn,) = await store.claim(lease, 10)
+    assert keys(turn) == ["k1", "k3"]
+    assert turn.question.event_key == "k3"
+    await store.finish(lease, turn.id)
+    assert [keys(turn) for turn in await store.claim(lease, 10)] == [["k2"]]
+
+
+async def test_a_group_does_not_reach_into_another_conversation(store: Store, lease: Lease) -> None:
+    await accepted(store, inbound("k1", "a", group="album"))
+    await accepted(store, inbound("k2", "b", group="album"))
+    assert [keys(turn) for turn in await store.claim(lease, 10)] == [["k1"], ["k2"]]
+
+
+async def test_a_late_group_member_becomes_the_next_turn(store: Store, lease: Lease) -> None:
+    await accepted(store, inbound("k1", group="album"))
+    (turn,) = await store.claim(lease, 10)
+    await accepted(store, inbound("k2", group="album"))
+    await store.finish(lease, turn.id)
+    assert [keys(turn) for turn in await store.claim(lease, 10)] == [["k2"]]
+
+
+async def test_what_a_limited_claim_left_is_announced_as_ready(store: Store, lease: Lease) -> None:
+    await accepted(store, inbound("k1", "a"))
+    await accepted(store, inbound("k2", "b"))
+    await store.claim(lease, 1)
+    assert await store.next_ready(lease) == START
+
+
+async def test_waiting_inbounds_of_a_held_conversation_are_not_announced(store: Store, lease: Lease) -> None:
+    await claimed(store, lease, "k1")
+    await accepted(store, inbound("k2", settle=60.0))
+    assert await store.next_ready(lease) is None
+
+
+async def test_those_that_wait_are_counted_and_can_be_taken_back(store: Store, lease: Lease) -> None:
+    turn = await claimed(store, lease, "k1")
+    for key in ("k2", "k3", "k4"):
+        await accepted(store, inbound(key))
+    conversation = turn.conversation.id
+    assert await store.waiting(conversation) == 3
+    assert await store.drop_waiting(lease, conversation, ["message-k1", "message-k3"]) == 1
+    assert await store.waiting(conversation) == 2
+    assert await store.drop_waiting(lease, conversation) == 2
+    await store.finish(lease, turn.id)
+    assert await store.claim(lease, 10) == []
+    assert await store.accept(inbound("k3"), Lane.TURN) is None
+
+
+async def test_a_turn_whose_commit_was_not_seen_is_given_out_by_the_next_claim(
+    store: Store, lease: Lease, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    done = await answered(store, lease, "k1", "a")
+    await accepted(store, inbound("k2", "b"))
+    control = await accepted(store, inbound("status"), Lane.CONTROL)
+    with _answers_lost(monkeypatch):
+        for call in (
+            store.claim(lease, 10),
+            store.requeue(lease, done.id),
+            store.answer_control(lease, control.id, ANSWER),
+        ):
+            with pytest.raises(StoreUnavailable):
+                await call
+    assert [keys(turn) for turn in await store.claim(lease, 10)] == [["k2"], ["k1"], ["status"]]
+    assert await store.claim(lease, 10) == []
+
+
+async def test_a_turn_found_unfinished_is_not_given_out_by_a_claim_again(
+    store: Store, lease: Lease, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await accepted(store, inbound("k1"))
+    with _answers_lost(monkeypatch), pytest.raises(StoreUnavailable):
+        await store.claim(lease, 10)
+    assert [keys(turn) for turn in await store.unfinished(lease)] == [["k1"]]
+    assert await store.claim(lease, 10) == []
+
+
+@contextlib.contextmanager
+def _answers_lost(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Everything is committed, but nobody gets to know."""
+    write = Database.write
+
+    async def write_and_lose_the_answer(database: Database, work: Work[object]) -> object:
+        await write(database, work)
+        raise StoreUnavailable("the connection broke at the commit")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Database, "write", write_and_lose_the_answer)
+        yield
+
+
+# ---------------------------------------------------------------- control lane
+
+
+async def test_control_inbounds_wait_for_no_turn(store: Store, lease: Lease) -> None:
+    turn = await claimed(store, lease, "k1")
+    stop = await accepted(store, inbound("stop"), Lane.CONTROL)
+    status = await accepted(store, inbound("status"), Lane.CONTROL)
+    assert stop.conversation_id == turn.conversation.id
+    assert await store.controls(lease) == [stop, status]
+    await store.control_done(lease, stop.id)
+    assert await store.controls(lease) == [status]
+
+
+async def test_control_inbounds_are_no_turns_and_do_not_count_as_waiting(store: Store, lease: Lease) -> None:
+    stored = await accepted(store, inbound("stop"), Lane.CONTROL)
+    assert await store.claim(lease, 10) == []
+    assert await store.waiting(stored.conversation_id) == 0
+    assert await store.next_ready(lease) is None
+    assert await store.drop_waiting(lease, stored.conversation_id) == 0
+
+
+async def test_a_handled_control_inbound_is_still_known_to_redeliveries(store: Store, lease: Lease) -> None:
+    stored = await accepted(store, inbound("stop"), Lane.CONTROL)
+    await store.control_done(lease, stored.id)
+    assert await store.accept(inbound("stop"), Lane.CONTROL) is None
+
+
+async def test_an_answer_to_a_control_inbound_is_a_turn_that_blocks_nobody(store: Store, lease: Lease) -> None:
+    stored = await accepted(store, inbound("status"), Lane.CONTROL)
+    turn = await store.answer_control(lease, stored.id, ANSWER)
+    assert (turn.state, turn.final, turn.inbounds) == (TurnState.RETOUCH, ANSWER, (stored.inbound,))
+    assert await store.controls(lease) == []
+    assert await store.unfinished(lease) == [turn]
+    assert await store.open_turn(stored.conversation_id) is None
+    assert keys(await claimed(store, lease, "k1")) == ["k1"]
+    await store.finish(lease, turn.id)
+    assert (await known(store, turn)).state is TurnState.DONE
+
+
+async def test_a_control_inbound_is_answered_once(store: Store, lease: Lease) -> None:
+    stored = await accepted(store, inbound("status"), Lane.CONTROL)
+    turn = await store.answer_control(lease, stored.id, ANSWER)
+    assert await store.answer_control(lease, stored.id, View()) == turn
+    silent = await accepted(store, inbound("stop"), Lane.CONTROL)
+    await store.control_done(lease, silent.id)
+    with pytest.raises(StoreError, match="without an answer"):
+        await store.answer_control(lease, silent.id, ANSWER)
+    question = await accepted(store, inbound("k1"))
+    with pytest.raises(StoreError, match="no control inbound"):
+        await store.answer_control(lease, question.id, ANSWER)
+
+
+async def test_the_answer_to_a_control_inbound_is_never_asked_again(store: Store, lease: Lease) -> None:
+    question = await answered(store, lease, "k1")
+    stored = await accepted(store, inbound("status"), Lane.CONTROL)
+    turn = await store.answer_control(lease, stored.id, ANSWER)
+    await store.finish(lease, turn.id)
+    assert await store.last_turn(stored.conversation_id) == question
+    assert await store.requeue(lease, turn.id) is None
+
+
+async def test_nothing_is_written_for_a_duplicate(store: Store, database_url: str) -> None:
+    await accepted(store, inbound("k1"))
+    before = contents(database_url)
+    await store.accept(inbound("k1", "another-chat"), Lane.TURN)
+    assert contents(database_url) == before
+
+
+async def test_a_new_turn_goes_on_in_the_thread_of_its_conversation(store: Store, lease: Lease) -> None:
+    await answered(store, lease, "k1")
+    turn = await claimed(store, lease, "k2")
+    assert turn.thread_id is None
+    assert turn.conversation.thread_id == ThreadId("thread-lobby")
