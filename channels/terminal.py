@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import signal
 import sys
 import uuid
@@ -11,26 +12,34 @@ from pathlib import Path
 from channels.clock import SystemClock
 from channels.commands import CommandName, parse_command
 from channels.gateway import Gateway
+from channels.gateway.runs import RunEnd, RunRequest
 from channels.inputs import Ask, Resume
-from channels.model import Phase, RunId, Sender, StepState, ThreadId, View, new_turn_id
+from channels.model import Phase, RunId, Sender, StepState, ThreadId, TurnId, View, new_turn_id
 from channels.questions import Interrupt, next_input
-from channels.runs import RunEnd, RunRequest
 from channels.transcript import Transcript
 from config.settings import GatewaySettings
 
 _PERSON = Sender("terminal", "You")
-_HELP = "/new begins a new conversation, /quit ends the program, Ctrl+C stops an answer."
+_HELP = "/new begins a new conversation, /retry asks again, /quit ends the program, Ctrl+C stops an answer."
+_READ = 65_536  # bytes
 
 
-async def converse(settings: GatewaySettings) -> None:
-    """Talk until the person has had enough. Answers go to standard output, everything else to standard error."""
+async def converse(settings: GatewaySettings) -> bool:
+    """Talk until the person has had enough. Answers go to standard output, everything else to standard error.
+
+    False, after saying why, when the gateway cannot be used. Raises `adapters.embedded.EmbeddedGatewayError`.
+    """
     embedded = None
     url = settings.url
     if url is None:
         from adapters.embedded import EmbeddedGateway
 
         embedded = EmbeddedGateway(Path(settings.data), settings.graph, assistant_id=settings.assistant_id)
-        url = await embedded.start()
+        try:
+            url = await embedded.start()
+        except OSError as error:
+            _say(f"cannot use the folder {settings.data}: {error.strerror}")
+            return False
     gateway = Gateway(
         url,
         api_key=settings.api_key.get_secret_value() if settings.api_key else None,
@@ -42,9 +51,10 @@ async def converse(settings: GatewaySettings) -> None:
         health = await gateway.check(settings.assistant_id)
         if not health.ok:
             _say(f"The gateway cannot be used: {health.reason}")
-            return
+            return False
         _say(_HELP)
         await _Conversation(gateway, settings.assistant_id).run()
+        return True
     finally:
         await gateway.aclose()
         if embedded is not None:
@@ -56,32 +66,57 @@ class _Conversation:
         self._gateway = gateway
         self._assistant_id = assistant_id
         self._thread = _new_thread()
+        self._lines = _Lines()
+        self._answering: TurnId | None = None
+        self._stopping: list[asyncio.Task[bool]] = []
 
     async def run(self) -> None:
+        loop = asyncio.get_running_loop()
+        loop.add_signal_handler(signal.SIGINT, self._interrupted)
+        try:
+            await self._talk()
+        finally:
+            loop.remove_signal_handler(signal.SIGINT)
+
+    def _interrupted(self) -> None:
+        """Ctrl+C: stops the answer that is being written; while nothing is, it ends the program."""
+        if self._answering is None:
+            self._lines.end()
+        else:
+            self._stopping.append(asyncio.create_task(self._gateway.stop(self._answering)))
+
+    async def _talk(self) -> None:
+        last = ""
         open_questions: tuple[Interrupt, ...] = ()
-        while (text := await _read_line()) is not None:
+        while (text := await self._lines.next()) is not None:
+            text = text.strip()
             command = parse_command(text)
-            if text.strip() in ("/quit", "/exit"):
-                return
-            if not text.strip():
+            if not text:
                 continue
-            if command is not None:
-                if command.name is CommandName.NEW:
-                    self._thread, open_questions = _new_thread(), ()
-                    _say("A new conversation begins.")
-                else:
-                    _say(_HELP)
+            if text in ("/quit", "/exit"):
+                return
+            if command is not None and command.name is CommandName.NEW:
+                self._thread, open_questions = _new_thread(), ()
+                _say("A new conversation begins.")
+                continue
+            if command is not None and command.name is CommandName.RETRY and last:
+                open_questions = ()
+                text = last
+            elif command is not None:
+                _say(_HELP)
                 continue
             question: Ask | Resume = Ask(text, _PERSON)
             if open_questions:
                 question = await self._answers(open_questions, text)
+            else:
+                last = text
             open_questions = (await self._ask(question)).interrupts
 
     async def _answers(self, interrupts: tuple[Interrupt, ...], first: str) -> Ask | Resume:
         answers = [interrupts[0].answer(first)]
         for interrupt in interrupts[1:]:
             _show_question(interrupt)
-            answers.append(interrupt.answer(await _read_line() or ""))
+            answers.append(interrupt.answer(await self._lines.next() or ""))
         return next_input(interrupts, answers, sender=_PERSON)
 
     async def _ask(self, question: Ask | Resume) -> RunEnd:
@@ -94,8 +129,9 @@ class _Conversation:
         async def started(_: RunId) -> None:
             """The run is known; nothing to store here."""
 
-        execution = asyncio.ensure_future(
-            self._gateway.execute(
+        self._answering = request.turn
+        try:
+            end = await self._gateway.execute(
                 request,
                 transcript,
                 run=None,
@@ -103,17 +139,10 @@ class _Conversation:
                 started=started,
                 changed=lambda: printer.show(transcript.view(clock.now())),
             )
-        )
-        loop = asyncio.get_running_loop()
-        stopping: set[asyncio.Task[bool]] = set()
-        try:
-            loop.add_signal_handler(
-                signal.SIGINT, lambda: stopping.add(asyncio.create_task(self._gateway.stop(request.turn)))
-            )
-            end = await execution
         finally:
-            loop.remove_signal_handler(signal.SIGINT)
-        await asyncio.gather(*stopping)
+            self._answering = None
+        await asyncio.gather(*self._stopping)
+        self._stopping.clear()
         printer.show(end.view)
         printer.close(end.view)
         for interrupt in end.interrupts[:1]:
@@ -127,25 +156,84 @@ class _Printer:
     def __init__(self) -> None:
         self._printed = ""
         self._steps: set[tuple[str, StepState]] = set()
+        self._is_one_screen = sys.stdout.isatty() and sys.stderr.isatty()
+        self._at_line_start = True
 
     def show(self, view: View) -> None:
         for step in view.steps:
             if step.state in (StepState.DONE, StepState.FAILED) and (step.id, step.state) not in self._steps:
                 self._steps.add((step.id, step.state))
-                _say(f"  [{'done' if step.state is StepState.DONE else 'failed'}] {step.title} {step.detail}".rstrip())
+                self._note(f"  [{'done' if step.state is StepState.DONE else 'failed'}] {step.title} {step.detail}")
         text = view.text
         if text.startswith(self._printed):
-            sys.stdout.write(text[len(self._printed) :])
+            self._write(text[len(self._printed) :])
         else:
-            sys.stdout.write(f"\n{text}")  # the agent has corrected itself
+            self._write(f"\n{text}")  # the agent has corrected itself
         self._printed = text
-        sys.stdout.flush()
 
     def close(self, view: View) -> None:
-        sys.stdout.write("\n")
-        sys.stdout.flush()
+        self._write("\n")
         if view.phase is Phase.FAILED or view.notice:
             _say(view.notice or "It failed.")
+
+    def _write(self, text: str) -> None:
+        if text:
+            sys.stdout.write(text)
+            sys.stdout.flush()
+            self._at_line_start = text.endswith("\n")
+
+    def _note(self, text: str) -> None:
+        """A line beside the answer. On a screen that shows both it must not run into the answer's last line."""
+        if self._is_one_screen and not self._at_line_start:
+            self._write("\n")
+        _say(text.rstrip())
+
+
+class _Lines:
+    """Lines from standard input. Waiting for one can be ended, which a thread that reads could not be."""
+
+    def __init__(self) -> None:
+        self._descriptor = sys.stdin.fileno()
+        self._is_terminal = sys.stdin.isatty()
+        self._held = b""
+        self._is_over = False
+        self._woken = asyncio.Event()
+
+    async def next(self) -> str | None:
+        """The next line the person types; None when there is none any more."""
+        if self._is_terminal:
+            sys.stderr.write("> ")
+            sys.stderr.flush()
+        while b"\n" not in self._held and not self._is_over:
+            await self._until_readable()
+            if not self._is_over:
+                data = os.read(self._descriptor, _READ)
+                self._held += data
+                self._is_over = not data
+        line, _, self._held = self._held.partition(b"\n")
+        if self._is_over and not line:
+            if self._is_terminal:
+                _say("")
+            return None
+        return line.decode(errors="replace")
+
+    def end(self) -> None:
+        """There will be no further line."""
+        self._is_over = True
+        self._held = b""
+        self._woken.set()
+
+    async def _until_readable(self) -> None:
+        loop = asyncio.get_running_loop()
+        self._woken.clear()
+        try:
+            loop.add_reader(self._descriptor, self._woken.set)
+        except PermissionError:  # a file; it never makes anybody wait
+            return
+        try:
+            await self._woken.wait()
+        finally:
+            loop.remove_reader(self._descriptor)
 
 
 def _show_question(interrupt: Interrupt) -> None:
@@ -153,15 +241,6 @@ def _show_question(interrupt: Interrupt) -> None:
     _say(question.text)
     for number, option in enumerate(question.options, start=1):
         _say(f"  {number}. {option.label}")
-
-
-async def _read_line() -> str | None:
-    """The next line the person types; None at the end of input."""
-    if sys.stdin.isatty():
-        sys.stderr.write("> ")
-        sys.stderr.flush()
-    line = await asyncio.to_thread(sys.stdin.readline)
-    return line.rstrip("\n") if line else None
 
 
 def _say(text: str) -> None:

@@ -20,13 +20,14 @@ from channels.access import BusyPolicy, Policy, ShowReasoning
 from channels.adapter import Adapter, Failure, HintState, Op, Outcome, Receipt, ReplyTarget, StoppedByUser, Unauthorised
 from channels.clock import Clock
 from channels.faults import point
+from channels.gateway.runs import RunEnd, RunRequest, WhenBusy
 from channels.inputs import Ask, InputFile, Resume
 from channels.model import Action, Attachment, Phase, RunId, ThreadId, TurnId, View
 from channels.observe import Metrics
 from channels.pacing import Pacer
+from channels.permit import permitted
 from channels.questions import Interrupt, next_input
 from channels.reply import Reply, ReplyEnd, ReplyEvents
-from channels.runs import RunEnd, RunRequest, WhenBusy
 from channels.store import Store
 from channels.store.records import Conversation, Lease, LostLease, StoreError, Turn, TurnState
 from channels.transcript import Transcript
@@ -140,8 +141,10 @@ class _Answered:
 class TurnCarrier:
     """Carries one stored turn to its end. `run` returns when the turn is done, dead or handed over."""
 
-    def __init__(self, turn: Turn, channel: ChannelParts, host: Host) -> None:
+    def __init__(self, turn: Turn, channel: ChannelParts, host: Host, *, last_words: bool = False) -> None:
+        """`last_words`: the turn has been given up; it only tells its reader so, and ends as a dead letter."""
         self.turn = turn
+        self._ends_as = TurnState.DEAD if last_words else TurnState.DONE
         self._channel = channel
         self._host = host
         self._clock = channel.clock
@@ -185,6 +188,10 @@ class TurnCarrier:
     def phase(self) -> Phase:
         return self._view(self._clock.now()).phase
 
+    def failed_view(self, notice: str) -> View:
+        """What is left to be shown when the turn cannot be carried on: the text so far, and why it ends."""
+        return replace(self._last_view, phase=Phase.FAILED, notice=notice)
+
     async def run(self) -> None:
         """Carry the turn. Raises `LostLease` when another replica owns the channel."""
         self._channel.metrics.live_replies.labels(self._channel.name).inc()
@@ -223,7 +230,7 @@ class TurnCarrier:
         point("final-settled")
         if end is ReplyEnd.FORBIDDEN:
             self._log.warning("the answer could not be shown: nothing may be sent to this place any more")
-        await self._persist(lambda lease: self._channel.store.finish(lease, self.turn.id))
+        await self._persist(lambda lease: self._channel.store.finish(lease, self.turn.id, self._ends_as))
         point("done")
         view = self._final or View()
         if self.turn.state is not TurnState.RETOUCH:
@@ -244,8 +251,7 @@ class TurnCarrier:
         if not work.done():
             work.cancel()
             await asyncio.gather(work, return_exceptions=True)
-            notice = "This could not be finished in time. /retry asks again."
-            view = replace(self._view(self._clock.now()), phase=Phase.FAILED, notice=notice)
+            view = self.failed_view("This could not be finished in time. /retry asks again.")
             await self._conclude(_Answered(view, note="given up"))
         last_words = asyncio.create_task(self._clock.sleep(_LAST_WORDS))
         try:
@@ -301,7 +307,8 @@ class TurnCarrier:
             run_input = Ask(self._question_text() + troubles, turn.question.sender, files)
         metadata = self._metadata()
         if state is TurnState.CLAIMED:
-            await channel.gateway.prepare_thread(thread, metadata)
+            if turn.conversation.thread_id is None:
+                await channel.gateway.prepare_thread(thread, metadata)
             await self._persist(lambda lease: channel.store.set_thread(lease, turn.id, thread))
             point("thread-made")
         if state in (TurnState.CLAIMED, TurnState.THREAD):
@@ -321,13 +328,16 @@ class TurnCarrier:
             metadata=metadata,
         )
         execution = asyncio.create_task(
-            channel.gateway.execute(
-                request,
-                self._transcript,
-                run=turn.run_id,
-                maybe_requested=state is TurnState.REQUESTED,
-                started=self._started,
-                changed=self._changed,
+            permitted(
+                channel.gateway.execute(
+                    request,
+                    self._transcript,
+                    run=turn.run_id,
+                    maybe_requested=state is TurnState.REQUESTED,
+                    started=self._started,
+                    changed=self._changed,
+                ),
+                self._permit,
             )
         )
         stopping = asyncio.create_task(self._cancel_when_stopped())
@@ -367,9 +377,8 @@ class TurnCarrier:
         asked = await self._channel.store.turn(pending.turn)
         if asked is None or asked.final is None or asked.final.question is None:
             return
-        question = asked.final.question
-        label = next((o.label for o in question.options if pressed and o.id == reply), reply)
-        view = replace(asked.final, phase=Phase.DONE, question=replace(question, answer=label))
+        answer = pending.current.shown_answer(reply, pressed=pressed)
+        view = replace(asked.final, phase=Phase.DONE, question=replace(asked.final.question, answer=answer))
         with suppress(StoreError):  # cosmetic: never worth a lost answer
             changed = await self._channel.store.retouch(self._host.lease(), asked.id, view)
             if changed is not None:
@@ -452,10 +461,11 @@ class TurnCarrier:
         if self.turn.state in (TurnState.FINAL, TurnState.RETOUCH):
             return
         adapter = self._channel.adapter
-        await adapter.hint(self._target, HintState.ACCEPTED)
+        await permitted(adapter.hint(self._target, HintState.ACCEPTED), self._permit)
         while self._final is None:
             waiting = self._view(self._clock.now()).phase in (Phase.WAITING, Phase.THINKING)
-            await adapter.hint(self._target, HintState.WAITING if waiting else HintState.WORKING)
+            state = HintState.WAITING if waiting else HintState.WORKING
+            await permitted(adapter.hint(self._target, state), self._permit)
             await self._clock.sleep(_HINT_EVERY)
 
     async def _persist(self, write: Callable[[Lease], Awaitable[object]]) -> None:

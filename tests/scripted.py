@@ -11,12 +11,12 @@ from dataclasses import dataclass, field, replace
 from pydantic import JsonValue
 
 from channels.clock import Clock
+from channels.gateway.runs import RunEnd, RunRequest
 from channels.inputs import Ask, Resume
 from channels.model import File, Phase, RunId, StepState, ThreadId, TurnId
 from channels.questions import Interrupt, open_questions
-from channels.runs import RunEnd, RunRequest
-from channels.stream_events import StreamEvent
 from channels.transcript import Transcript
+from channels.transcript.stream_events import StreamEvent
 
 
 @dataclass(frozen=True, slots=True)

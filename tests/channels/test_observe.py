@@ -79,7 +79,7 @@ def test_every_way_of_logging_masks_every_configured_secret(output: io.StringIO,
             std.exception("failed")
             struct.exception("failed")
             std.error("failed", exc_info=True)
-            sys.excepthook(*sys.exc_info())  # type: ignore[arg-type]
+            sys.excepthook(*sys.exc_info())
         std.info("quoted %s escaped %s", quote(secret, safe=""), json.dumps(secret))
     finally:
         std.removeHandler(own_handler)

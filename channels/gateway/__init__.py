@@ -1,0 +1,19 @@
+"""The gateway: the LangGraph-compatible server that runs the agents, as the rest of the bridge sees it."""
+
+from channels.gateway.client import Gateway, GatewayError, GatewayHealth
+from channels.gateway.patience import Patience
+from channels.gateway.runs import RunEnd, RunRequest, WhenBusy
+from channels.inputs import Ask, InputFile, Resume
+
+__all__ = [
+    "Ask",
+    "Gateway",
+    "GatewayError",
+    "GatewayHealth",
+    "InputFile",
+    "Patience",
+    "Resume",
+    "RunEnd",
+    "RunRequest",
+    "WhenBusy",
+]

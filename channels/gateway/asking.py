@@ -1,0 +1,90 @@
+"""Turns a request into what a gateway is sent: the human message with its files, or the resume command."""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Sequence
+
+from pydantic import JsonValue
+
+from channels.gateway.dialect import Traits
+from channels.gateway.link import RunBody
+from channels.gateway.runs import RunRequest, WhenBusy
+from channels.inputs import Ask, InputFile, Resume
+from channels.model import TurnId
+from channels.shapes import as_object, as_text
+
+TURN_KEY = "channel_bridge_turn"
+"""The key in a run's metadata under which the turn's id stands."""
+
+_INLINE_TEXT_BYTES = 100_000
+_TEXT_TYPES = ("text/", "application/json", "application/xml", "application/yaml", "application/x-yaml")
+
+
+def question_id(turn: TurnId) -> str:
+    """The id of the human message of a turn. It contains the turn's id, so that a run can be found by its input."""
+    return f"turn-{turn}"
+
+
+def run_body(request: RunRequest, traits: Traits, uploads: Sequence[JsonValue] = ()) -> RunBody:
+    """The run as the gateway wants it. `uploads` are files that travelled ahead over HTTP."""
+    metadata: dict[str, JsonValue] = {**request.metadata, TURN_KEY: request.turn}
+    config = dict(request.config)
+    context = dict(request.context)
+    if context and (configurable := config.pop("configurable", None)):
+        # LangGraph refuses both together; a context is also readable as `configurable`.
+        context = {**as_object(configurable), **context}
+    if traits.config_metadata:
+        config["metadata"] = {**as_object(config.get("metadata")), TURN_KEY: request.turn}
+    run_input: dict[str, JsonValue] | None = None
+    command: dict[str, JsonValue] | None = None
+    match request.input:
+        case Ask() as ask:
+            run_input = {"messages": [_message(ask, request.turn, traits, uploads)]}
+        case Resume(answers):
+            command = {"resume": answers[""] if set(answers) == {""} else dict(answers)}
+    return RunBody(
+        assistant_id=request.assistant_id,
+        input=run_input,
+        command=command,
+        config=config,
+        context=context,
+        metadata=metadata,
+        interrupt_others=request.when_busy is WhenBusy.INTERRUPT,
+    )
+
+
+def _message(ask: Ask, turn: TurnId, traits: Traits, uploads: Sequence[JsonValue]) -> dict[str, JsonValue]:
+    extra: dict[str, JsonValue] = {"sender": {"id": ask.sender.id, "name": ask.sender.name}}
+    content: JsonValue = ask.text
+    if traits.files_over_http:
+        if uploads:
+            extra["files"] = [_uploaded(item) for item in uploads]
+    elif ask.files:
+        content = [{"type": "text", "text": ask.text}, *(_block(file) for file in ask.files)]
+    return {
+        "role": "user",
+        "id": question_id(turn),
+        "content": content,
+        "additional_kwargs": extra,
+    }
+
+
+def _uploaded(item: JsonValue) -> JsonValue:
+    said = as_object(item)
+    return {
+        "filename": as_text(said.get("filename")),
+        "size": said.get("size"),
+        "path": as_text(said.get("virtual_path")) or as_text(said.get("path")),
+        "status": "uploaded",
+    }
+
+
+def _block(file: InputFile) -> JsonValue:
+    """A file as a content block that chat models take: images as data URLs, small texts inline, others as files."""
+    encoded = base64.b64encode(file.data).decode()
+    if file.mime.startswith("image/"):
+        return {"type": "image_url", "image_url": {"url": f"data:{file.mime};base64,{encoded}"}}
+    if file.mime.startswith(_TEXT_TYPES) and len(file.data) <= _INLINE_TEXT_BYTES:
+        return {"type": "text", "text": f"\n\nFile “{file.name}”:\n\n{file.data.decode('utf-8', 'replace')}"}
+    return {"type": "file", "mime_type": file.mime, "base64": encoded, "extras": {"filename": file.name}}

@@ -1,0 +1,39 @@
+"""What a run is given: a new message with its files, or the answers to open questions."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from pydantic import JsonValue
+
+from channels.model import Sender
+
+
+@dataclass(frozen=True, slots=True)
+class InputFile:
+    """A file that a person sent along, whole."""
+
+    name: str
+    mime: str
+    data: bytes = field(repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Ask:
+    """A new message in the conversation."""
+
+    text: str
+    sender: Sender
+    files: tuple[InputFile, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Resume:
+    """The answers to open interrupts, by interrupt id (an interrupt without an id: under an empty one).
+
+    `heard` are the ids of the assistant messages that were shown before the question.
+    """
+
+    answers: Mapping[str, JsonValue]
+    heard: tuple[str, ...] = ()

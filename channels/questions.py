@@ -1,0 +1,360 @@
+"""What an agent asks a person, and what their answer means to the agent. Pure, and JSON-able: questions are stored.
+
+Three things ask: LangGraph's `interrupt(value)` with any value, LangChain's human-in-the-loop requests (approve, edit,
+reject, respond; the older `HumanInterrupt` form too), and DeerFlow's clarification, which is answered by the next
+message. A request to review several actions is asked as several questions and answered together.
+"""
+
+from __future__ import annotations
+
+import difflib
+import json
+from collections.abc import Mapping, Sequence
+from enum import StrEnum
+
+from pydantic import BaseModel, ConfigDict, JsonValue
+
+from channels.inputs import Ask, Resume
+from channels.model import Option, Question, Sender
+from channels.shapes import as_list, as_object, as_text, first_text, in_one_line, shortened
+
+
+class InterruptKind(StrEnum):
+    PLAIN = "plain"  # resumed with what the person says or the chosen option's value
+    REVIEW = "review"  # LangChain's human-in-the-loop middleware: {"decisions": […]}
+    OLD_REVIEW = "old_review"  # the older HumanInterrupt: [{"type": …, "args": …}]
+    MESSAGE = "message"  # answered by the next message
+
+
+class Choice(BaseModel):
+    """An option with what it means to the agent."""
+
+    model_config = ConfigDict(frozen=True)
+
+    label: str
+    value: JsonValue = None
+    words: tuple[str, ...] = ()
+
+
+class Interrupt(BaseModel):
+    """One open question. `id` is the gateway's (empty: it gave none); several parts of one interrupt share it.
+
+    `heard` are the ids of the assistant messages shown so far: what comes after the answer is none of them.
+    """
+
+    model_config = ConfigDict(frozen=True)
+
+    id: str
+    kind: InterruptKind = InterruptKind.PLAIN
+    text: str = ""
+    choices: tuple[Choice, ...] = ()
+    free_text: bool = True
+    part: int = 0
+    parts: int = 1
+    action: str = ""
+    args: dict[str, JsonValue] = {}
+    allowed: tuple[str, ...] = ()
+    value_type: str = ""
+    heard: tuple[str, ...] = ()
+
+    @property
+    def question(self) -> Question:
+        """The question as a view shows it; option ids are positions, short enough for a button."""
+        name = self.id or "question"
+        return Question(
+            id=name if self.parts == 1 else f"{name}.{self.part}",
+            text=self.text,
+            options=tuple(Option(str(position), choice.label) for position, choice in enumerate(self.choices)),
+            free_text=self.free_text,
+        )
+
+    def chosen(self, answer: str, *, pressed: bool = False) -> Choice | None:
+        """The choice behind a pressed option's id or behind what somebody typed; None: it is none of the choices.
+
+        Typed text means a choice when it is its label, its value, its number (from 1) or very close to its label.
+        """
+        if pressed:
+            return next((c for position, c in enumerate(self.choices) if str(position) == answer), None)
+        said = _plain(answer)
+        if not said:
+            return None
+        for choice in self.choices:
+            if said in (_plain(choice.label), _plain(as_text(choice.value)), *choice.words):
+                return choice
+        number = said.removeprefix("option").strip(" .)#")
+        for position, choice in enumerate(self.choices, 1):
+            if number == str(position):
+                return choice
+        close = difflib.get_close_matches(said, [_plain(choice.label) for choice in self.choices], n=2, cutoff=0.8)
+        if len(close) == 1:
+            return next(choice for choice in self.choices if _plain(choice.label) == close[0])
+        return None
+
+    def answer(self, answer: str, *, pressed: bool = False) -> JsonValue:
+        """What to tell the agent for a pressed option's id or for typed text. A press of no option counts as text."""
+        choice = self.chosen(answer, pressed=pressed)
+        if self.kind is InterruptKind.REVIEW or self.kind is InterruptKind.OLD_REVIEW:
+            return self._decision(choice, answer)
+        if choice is not None:
+            return choice.label if self.kind is InterruptKind.MESSAGE and choice.value is None else choice.value
+        return self._typed(answer)
+
+    def shown_answer(self, answer: str, *, pressed: bool = False) -> str:
+        """What a reader sees as the answer given."""
+        choice = self.chosen(answer, pressed=pressed)
+        return choice.label if choice is not None else answer.strip()
+
+    def _typed(self, answer: str) -> JsonValue:
+        text = answer.strip()
+        if self.value_type in ("integer", "number", "object", "array", "boolean"):
+            try:
+                value: JsonValue = json.loads(text)
+            except (ValueError, RecursionError):
+                return text
+            return value
+        return text
+
+    def _decision(self, choice: Choice | None, answer: str) -> JsonValue:
+        old = self.kind is InterruptKind.OLD_REVIEW
+        if choice is not None:
+            return choice.value
+        text = answer.strip()
+        if "edit" in self.allowed and (edited := self._edited(text)) is not None:
+            if old:
+                return {"type": "edit", "args": {"action": self.action, "args": edited}}
+            return {"type": "edit", "edited_action": {"name": self.action, "args": edited}}
+        if old:
+            return {"type": "response", "args": text}
+        if "respond" in self.allowed:
+            return {"type": "respond", "message": text}
+        return {"type": "reject", "message": text}
+
+    def _edited(self, text: str) -> dict[str, JsonValue] | None:
+        """New arguments out of `edit: …`: a JSON object, or the new value where there is one argument only."""
+        word, _, rest = text.partition(":")
+        body = rest.strip() if word.strip().casefold() == "edit" else text
+        try:
+            value: JsonValue = json.loads(body)
+        except (ValueError, RecursionError):
+            value = None
+        if isinstance(value, dict):
+            return {**self.args, **value}
+        if body is not text and len(self.args) == 1 and body:
+            return {next(iter(self.args)): body}
+        return None
+
+
+def _plain(text: str) -> str:
+    return " ".join(text.casefold().split()).strip(" .!?\"'")
+
+
+# ---------------------------------------------------------------- reading what asks
+
+_APPROVE = ("yes", "y", "ok", "okay", "approve", "approved", "accept", "go ahead", "是", "同意", "批准")
+_REJECT = ("no", "n", "reject", "rejected", "deny", "cancel", "否", "不", "拒绝")
+_QUESTION_KEYS = ("question", "message", "prompt", "query", "text", "instruction", "description", "title")
+_OPTION_KEYS = ("options", "choices", "buttons", "suggestions")
+_LABEL_KEYS = ("label", "title", "text", "name", "value", "id")
+_MAX_TEXT = 3000
+_MAX_OPTIONS = 25
+
+
+def open_questions(interrupts: JsonValue) -> tuple[Interrupt, ...]:
+    """The questions in a list of interrupts (`[{"id", "value", …}]`), in order, each askable by itself."""
+    found: list[Interrupt] = []
+    for item in as_list(interrupts):
+        source = as_object(item)
+        if "value" not in source and "id" not in source:
+            continue
+        identity = as_text(source.get("id")) or as_text(source.get("interrupt_id"))
+        found.extend(_questions(identity, source.get("value"), source.get("response_schema")))
+    return tuple(found)
+
+
+def breakpoint_question(step: str) -> Interrupt:
+    """The question at a static breakpoint: the graph stands before `step` and waits for a go-ahead."""
+    return Interrupt(
+        id="",
+        text=f"The agent has stopped before “{step}”. Shall it go on?",
+        choices=(Choice(label="Go on", value=True, words=_APPROVE),),
+    )
+
+
+def clarification(message_id: str, content: str, artifact: JsonValue) -> Interrupt:
+    """DeerFlow's question: its `ask_clarification` tool's message, answered by the next message."""
+    request = as_object(as_object(artifact).get("human_input"))
+    question = first_text(request, "question")
+    if request.get("fields") or not question:
+        text = content.strip()  # a form, or an older version: the written text names every field
+    else:
+        context = first_text(request, "context")
+        text = f"{context}\n\n{question}" if context else question
+    return Interrupt(
+        id=message_id,
+        kind=InterruptKind.MESSAGE,
+        text=text[:_MAX_TEXT],
+        choices=_choices(request.get("options")),
+    )
+
+
+def _questions(identity: str, value: JsonValue, schema: JsonValue) -> list[Interrupt]:
+    source = as_object(value)
+    actions = [as_object(action) for action in as_list(source.get("action_requests"))]
+    if actions:
+        configs = [as_object(config) for config in as_list(source.get("review_configs"))]
+        return [_review(identity, action, configs, part, len(actions)) for part, action in enumerate(actions)]
+    requests = value if isinstance(value, list) else [value]
+    olds = [as_object(request) for request in requests if as_object(as_object(request).get("action_request"))]
+    if olds and len(olds) == len(requests):
+        return [_old_review(identity, request, part, len(olds)) for part, request in enumerate(olds)]
+    return [_plain_question(identity, value, as_object(schema))]
+
+
+def _review(
+    identity: str, action: Mapping[str, JsonValue], configs: Sequence[Mapping[str, JsonValue]], part: int, parts: int
+) -> Interrupt:
+    name = first_text(action, "name", "action") or "action"
+    args = as_object(action.get("args")) or as_object(action.get("arguments"))
+    config = next((c for c in configs if as_text(c.get("action_name")) == name), {})
+    if not config and part < len(configs):
+        config = configs[part]
+    decisions = tuple(as_text(d) for d in as_list(config.get("allowed_decisions"))) or ("approve", "edit", "reject")
+    choices: list[Choice] = []
+    if "approve" in decisions:
+        choices.append(Choice(label="Approve", value={"type": "approve"}, words=_APPROVE))
+    if "reject" in decisions:
+        choices.append(Choice(label="Reject", value={"type": "reject"}, words=_REJECT))
+    return Interrupt(
+        id=identity,
+        kind=InterruptKind.REVIEW,
+        text=_review_text(name, args, as_text(action.get("description")), decisions),
+        choices=tuple(choices),
+        free_text=bool({"edit", "reject", "respond"} & set(decisions)),
+        part=part,
+        parts=parts,
+        action=name,
+        args=dict(args),
+        allowed=decisions,
+    )
+
+
+_OLD_FLAGS = {
+    "allow_accept": "approve",
+    "allow_edit": "edit",
+    "allow_respond": "respond",
+    "allow_ignore": "reject",
+}
+
+
+def _old_review(identity: str, request: Mapping[str, JsonValue], part: int, parts: int) -> Interrupt:
+    action = as_object(request.get("action_request"))
+    name = first_text(action, "action", "name") or "action"
+    args = as_object(action.get("args"))
+    config = as_object(request.get("config"))
+    decisions = tuple(word for flag, word in _OLD_FLAGS.items() if config.get(flag) is True)
+    choices: list[Choice] = []
+    if "approve" in decisions:
+        choices.append(Choice(label="Approve", value={"type": "accept", "args": None}, words=_APPROVE))
+    if "reject" in decisions:
+        choices.append(Choice(label="Ignore", value={"type": "ignore", "args": None}, words=(*_REJECT, "ignore")))
+    return Interrupt(
+        id=identity,
+        kind=InterruptKind.OLD_REVIEW,
+        text=_review_text(name, args, as_text(request.get("description")), decisions),
+        choices=tuple(choices),
+        free_text=bool({"edit", "respond"} & set(decisions)),
+        part=part,
+        parts=parts,
+        action=name,
+        args=dict(args),
+        allowed=decisions,
+    )
+
+
+def _review_text(name: str, args: Mapping[str, JsonValue], description: str, decisions: Sequence[str]) -> str:
+    lines = [description.strip() or f"The agent wants to run “{name}”."]
+    if args and not description:
+        lines.extend(f"- {key}: {in_one_line({key: value})}" for key, value in list(args.items())[:20])
+    if "edit" in decisions:
+        example = json.dumps(dict.fromkeys(list(args)[:2], "…"), ensure_ascii=False)
+        lines.append(f"To change it first, answer `edit: {example}`.")
+    return "\n".join(lines)[:_MAX_TEXT]
+
+
+def _plain_question(identity: str, value: JsonValue, schema: Mapping[str, JsonValue]) -> Interrupt:
+    source = as_object(value)
+    if isinstance(value, str):
+        text = value
+    elif source:
+        text = first_text(source, *_QUESTION_KEYS) or _listed(source)
+    else:
+        text = "" if value is None else json.dumps(value, ensure_ascii=False)
+    choices: tuple[Choice, ...] = ()
+    for key in _OPTION_KEYS:
+        choices = choices or _choices(source.get(key))
+    value_type = as_text(schema.get("type"))
+    if not choices:
+        choices = _schema_choices(schema, value_type)
+    free = next((source[key] for key in ("free_text", "allow_free_text", "allow_other") if key in source), True)
+    return Interrupt(
+        id=identity,
+        text=text.strip()[:_MAX_TEXT] or "The agent waits for your answer.",
+        choices=choices,
+        free_text=free is not False or not choices,
+        value_type=value_type,
+    )
+
+
+def _schema_choices(schema: Mapping[str, JsonValue], value_type: str) -> tuple[Choice, ...]:
+    if value_type == "boolean":
+        return (Choice(label="Yes", value=True, words=_APPROVE), Choice(label="No", value=False, words=_REJECT))
+    return _choices(schema.get("enum"))
+
+
+def _choices(value: JsonValue) -> tuple[Choice, ...]:
+    found: list[Choice] = []
+    for item in as_list(value)[:_MAX_OPTIONS]:
+        source = as_object(item)
+        if source:
+            label = first_text(source, *_LABEL_KEYS)
+            meaning = source.get("value", source.get("id", label))
+        else:
+            label = item.strip() if isinstance(item, str) else json.dumps(item, ensure_ascii=False)
+            meaning = item
+        if label:
+            found.append(Choice(label=shortened(label, 200), value=meaning))
+    return tuple(found)
+
+
+def _listed(source: Mapping[str, JsonValue]) -> str:
+    return "\n".join(f"- {key}: {in_one_line({key: value})}" for key, value in list(source.items())[:20])
+
+
+# ---------------------------------------------------------------- answering
+
+
+def resume_values(interrupts: Sequence[Interrupt], answers: Sequence[JsonValue]) -> dict[str, JsonValue]:
+    """What each interrupt is resumed with, by its id; answers are in the order of the interrupts."""
+    values: dict[str, JsonValue] = {}
+    decisions: dict[str, list[JsonValue]] = {}
+    for interrupt, answer in zip(interrupts, answers, strict=True):
+        if interrupt.kind is InterruptKind.REVIEW:
+            decisions.setdefault(interrupt.id, []).append(answer)
+            values[interrupt.id] = {"decisions": decisions[interrupt.id]}
+        elif interrupt.kind is InterruptKind.OLD_REVIEW:
+            decisions.setdefault(interrupt.id, []).append(answer)
+            values[interrupt.id] = decisions[interrupt.id]
+        else:
+            values[interrupt.id] = answer
+    return values
+
+
+def next_input(interrupts: Sequence[Interrupt], answers: Sequence[JsonValue], *, sender: Sender) -> Ask | Resume:
+    """The input of the run that takes the answers (one for each interrupt, in order, from `Interrupt.answer`).
+
+    A resume by interrupt id, or the next message where the gateway wants that.
+    """
+    if any(interrupt.kind is InterruptKind.MESSAGE for interrupt in interrupts):
+        return Ask("\n\n".join(str(answer) for answer in answers), sender)
+    heard = dict.fromkeys(identity for interrupt in interrupts for identity in interrupt.heard)
+    return Resume(resume_values(interrupts, answers), tuple(heard))

@@ -1,0 +1,242 @@
+"""What agents ask, in all the forms they do, and what answers mean to them."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from pydantic import JsonValue
+
+from channels.inputs import Ask, Resume
+from channels.model import Option, Sender
+from channels.questions import Interrupt, InterruptKind, breakpoint_question, clarification, next_input, open_questions
+
+ANN = Sender("u1", "Ann")
+
+
+def question(value: JsonValue, **more: JsonValue) -> Interrupt:
+    (found,) = open_questions([{"id": "i1", "value": value, **more}])
+    return found
+
+
+# ---------------------------------------------------------------- plain interrupts
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        ("Which city?", "Which city?"),
+        ({"question": "Which city?"}, "Which city?"),
+        ({"message": "Which city?", "context": 1}, "Which city?"),
+        ({"city": "Paris", "days": 2}, "- city: Paris\n- days: 2"),
+        (["a", "b"], '["a", "b"]'),
+        (None, "The agent waits for your answer."),
+        ("", "The agent waits for your answer."),
+        (5, "5"),
+    ],
+)
+def test_any_value_is_a_question(value: JsonValue, text: str) -> None:
+    assert question(value).question.text == text
+
+
+@pytest.mark.parametrize("key", ["options", "choices", "buttons"])
+def test_options_are_numbered_for_buttons_and_mean_their_values(key: str) -> None:
+    asked = question({"question": "?", key: ["yes", {"label": "No way", "value": {"no": 1}}, 3]})
+    assert asked.question.options == (Option("0", "yes"), Option("1", "No way"), Option("2", "3"))
+    assert [asked.answer(option.id, pressed=True) for option in asked.question.options] == ["yes", {"no": 1}, 3]
+
+
+@pytest.mark.parametrize("typed", ["No way", "no way.", " NO  WAY ", "2", "2.", "option 2", "#2", "Noway"])
+def test_typed_text_that_means_an_option_is_that_option(typed: str) -> None:
+    asked = question({"question": "?", "options": [{"label": "Sure", "value": "s"}, {"label": "No way", "value": "n"}]})
+    assert asked.answer(typed) == "n"
+    assert asked.shown_answer(typed) == "No way"
+
+
+@pytest.mark.parametrize("typed", ["neither of them", "3", "0", "way", ""])
+def test_other_text_is_the_answer_itself(typed: str) -> None:
+    asked = question({"question": "?", "options": ["Sure", "No way"]})
+    assert asked.answer(typed) == typed
+
+
+def test_a_press_of_an_option_that_does_not_exist_is_no_option() -> None:
+    asked = question({"question": "?", "options": ["a", "b"]})
+    assert asked.chosen("7", pressed=True) is None
+    assert asked.answer("7", pressed=True) == "7"
+
+
+@pytest.mark.parametrize(
+    ("schema", "typed", "answer"),
+    [
+        ({"type": "boolean"}, "yes", True),
+        ({"type": "boolean"}, "No", False),
+        ({"type": "integer"}, "12", 12),
+        ({"type": "number"}, "twelve", "twelve"),
+        ({"type": "object"}, '{"a": 1}', {"a": 1}),
+        ({"type": "string"}, "12", "12"),
+        ({"enum": ["red", "green"]}, "1", "red"),
+    ],
+)
+def test_a_response_schema_gives_the_answer_its_type(schema: JsonValue, typed: str, answer: JsonValue) -> None:
+    assert question("How?", response_schema=schema).answer(typed) == answer
+
+
+@pytest.mark.parametrize(
+    ("value", "free"),
+    [
+        ({"question": "?", "options": ["a"], "allow_other": False}, False),
+        ({"question": "?", "options": ["a"]}, True),
+        ({"question": "?", "free_text": False}, True),
+    ],
+)
+def test_free_text_is_offered_unless_only_options_are_wanted(value: JsonValue, free: bool) -> None:
+    assert question(value).question.free_text is free
+
+
+# ---------------------------------------------------------------- reviews
+
+
+def review(*decisions: str, actions: int = 1, description: str = "") -> tuple[Interrupt, ...]:
+    action: dict[str, JsonValue] = {"name": "pay", "args": {"amount": 5, "to": "Bob"}}
+    if description:
+        action["description"] = description
+    config: JsonValue = {"action_name": "pay", "allowed_decisions": list(decisions)}
+    return open_questions([{"id": "i1", "value": {"action_requests": [action] * actions, "review_configs": [config]}}])
+
+
+def test_a_review_offers_what_may_be_decided() -> None:
+    (asked,) = review("approve", "edit", "reject")
+    assert [option.label for option in asked.question.options] == ["Approve", "Reject"]
+    assert "pay" in asked.question.text
+    assert "- amount: 5" in asked.question.text
+    assert "edit" in asked.question.text
+    (approve_only,) = review("approve")
+    assert not approve_only.question.free_text
+
+
+@pytest.mark.parametrize(
+    ("typed", "decision"),
+    [
+        ("yes", {"type": "approve"}),
+        ("Approve", {"type": "approve"}),
+        ("1", {"type": "approve"}),
+        ("同意", {"type": "approve"}),
+        ("no", {"type": "reject"}),
+        ("too much!", {"type": "reject", "message": "too much!"}),
+        (
+            'edit: {"amount": 4}',
+            {"type": "edit", "edited_action": {"name": "pay", "args": {"amount": 4, "to": "Bob"}}},
+        ),
+        ('{"amount": 4}', {"type": "edit", "edited_action": {"name": "pay", "args": {"amount": 4, "to": "Bob"}}}),
+        ("edit: four", {"type": "reject", "message": "edit: four"}),
+    ],
+)
+def test_a_review_is_decided_by_words(typed: str, decision: JsonValue) -> None:
+    (asked,) = review("approve", "edit", "reject")
+    assert asked.answer(typed) == decision
+
+
+def test_the_only_argument_of_an_action_is_edited_by_its_new_value() -> None:
+    value: JsonValue = {"action_requests": [{"name": "say", "args": {"text": "hi"}}], "review_configs": []}
+    (asked,) = open_questions([{"id": "i1", "value": value}])
+    assert asked.answer("edit: hello there") == {
+        "type": "edit",
+        "edited_action": {"name": "say", "args": {"text": "hello there"}},
+    }
+
+
+def test_free_text_responds_where_that_is_allowed() -> None:
+    (asked,) = review("approve", "respond")
+    assert asked.answer("I do not know") == {"type": "respond", "message": "I do not know"}
+
+
+def test_several_actions_are_asked_one_after_the_other_and_decided_together() -> None:
+    asked = review("approve", "reject", actions=3)
+    assert len({interrupt.question.id for interrupt in asked}) == 3
+    answers = [asked[0].answer("0", pressed=True), asked[1].answer("1", pressed=True), asked[2].answer("no, later")]
+    resume = next_input(asked, answers, sender=ANN)
+    assert resume == Resume(
+        {"i1": {"decisions": [{"type": "approve"}, {"type": "reject"}, {"type": "reject", "message": "no, later"}]}}
+    )
+
+
+def test_the_older_human_interrupt_is_answered_in_its_own_words() -> None:
+    flags: JsonValue = {"allow_accept": True, "allow_edit": True, "allow_respond": True, "allow_ignore": True}
+    request: JsonValue = {
+        "action_request": {"action": "pay", "args": {"amount": 5}},
+        "config": flags,
+        "description": "Pay?",
+    }
+    (asked,) = open_questions([{"id": "i1", "value": [request]}])
+    assert asked.kind is InterruptKind.OLD_REVIEW
+    assert asked.question.text.startswith("Pay?")
+    assert asked.answer("0", pressed=True) == {"type": "accept", "args": None}
+    assert asked.answer("ignore") == {"type": "ignore", "args": None}
+    assert asked.answer("what for?") == {"type": "response", "args": "what for?"}
+    assert asked.answer('{"amount": 1}') == {"type": "edit", "args": {"action": "pay", "args": {"amount": 1}}}
+    assert next_input([asked], [asked.answer("yes")], sender=ANN) == Resume({"i1": [{"type": "accept", "args": None}]})
+
+
+# ---------------------------------------------------------------- clarifications, breakpoints, resuming
+
+
+def test_a_clarification_is_answered_by_the_next_message() -> None:
+    request: JsonValue = {
+        "question": "Which city?",
+        "context": "There are two.",
+        "options": [
+            {"id": "option-1", "label": "Paris", "value": "Paris"},
+            {"id": "option-2", "label": "Rome", "value": "Rome"},
+        ],
+    }
+    asked = clarification("clarification:c", "❓ …", {"human_input": request})
+    assert asked.question.text == "There are two.\n\nWhich city?"
+    assert next_input([asked], [asked.answer("1", pressed=True)], sender=ANN) == Ask("Rome", ANN)
+    assert next_input([asked], [asked.answer("Berlin, please")], sender=ANN) == Ask("Berlin, please", ANN)
+
+
+def test_a_clarification_with_a_form_or_without_an_artifact_shows_its_text() -> None:
+    form: JsonValue = {"human_input": {"question": "Details?", "fields": [{"name": "a"}]}}
+    assert clarification("c", "Details?\n 1. A", form).question.text == "Details?\n 1. A"
+    assert clarification("c", "❓ Which?", None).question.text == "❓ Which?"
+
+
+def test_a_breakpoint_goes_on_with_a_word() -> None:
+    asked = breakpoint_question("pay")
+    assert "pay" in asked.question.text
+    assert next_input([asked], [asked.answer("ok")], sender=ANN) == Resume({"": True})
+
+
+def test_several_interrupts_resume_by_id_and_carry_what_was_heard() -> None:
+    asked = open_questions([{"id": "a", "value": "A?"}, {"id": "b", "value": "B?"}])
+    heard = tuple(interrupt.model_copy(update={"heard": ("m1", "m2")}) for interrupt in asked)
+    assert next_input(heard, ["x", "y"], sender=ANN) == Resume({"a": "x", "b": "y"}, ("m1", "m2"))
+
+
+anything: st.SearchStrategy[JsonValue] = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.text(max_size=8),
+    lambda inner: (
+        st.lists(inner, max_size=3)
+        | st.dictionaries(
+            st.sampled_from(
+                ["question", "options", "label", "value", "action_requests", "args", "name", "config", "id"]
+            )
+            | st.just("action_request"),
+            inner,
+            max_size=4,
+        )
+    ),
+    max_leaves=10,
+)
+
+
+@given(value=anything, schema=anything, answer=st.text(max_size=20), pressed=st.booleans())
+def test_every_question_can_be_stored_shown_and_answered(
+    value: JsonValue, schema: JsonValue, answer: str, pressed: bool
+) -> None:
+    for asked in open_questions([{"id": "i1", "value": value, "response_schema": schema}]):
+        assert Interrupt.model_validate_json(asked.model_dump_json()) == asked
+        assert asked.question.text
+        assert len({option.id for option in asked.question.options}) == len(asked.question.options)
+        assert all(option.label for option in asked.question.options)
+        next_input([asked], [asked.answer(answer, pressed=pressed)], sender=ANN)

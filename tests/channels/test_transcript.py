@@ -1,0 +1,521 @@
+"""How events become a view: what is shown, in which order, and what never is."""
+
+from __future__ import annotations
+
+import pytest
+from pydantic import JsonValue
+
+from channels.model import File, Phase, Segment, Step, StepKind, StepState, Usage
+from channels.transcript import Transcript
+from channels.transcript.stream_events import StreamEvent
+
+Json = dict[str, JsonValue]
+NOW = 1_750_000_000.0
+
+
+def chunk(text: JsonValue, message: str = "m1", **more: JsonValue) -> Json:
+    return {"type": "AIMessageChunk", "content": text, "id": message, **more}
+
+
+def whole(text: JsonValue, message: str = "m1", **more: JsonValue) -> Json:
+    return {"type": "ai", "content": text, "id": message, **more}
+
+
+def meta(node: str = "model", **more: JsonValue) -> Json:
+    return {"langgraph_node": node, "langgraph_checkpoint_ns": f"{node}:1", **more}
+
+
+def streamed(text: JsonValue, message: str = "m1", node: str = "model", **more: JsonValue) -> StreamEvent:
+    return StreamEvent.of("messages", [chunk(text, message, **more), meta(node)])
+
+
+def updated(*messages: JsonValue, node: str = "model", **fields: JsonValue) -> StreamEvent:
+    return StreamEvent.of("updates", {node: {"messages": list(messages), **fields}})
+
+
+def fed(*events: StreamEvent, transcript: Transcript | None = None) -> Transcript:
+    transcript = transcript or Transcript()
+    for event in events:
+        transcript.feed(event, NOW)
+    return transcript
+
+
+def text_after(*events: StreamEvent) -> str:
+    return fed(*events).view(NOW).text
+
+
+# ---------------------------------------------------------------- dialects
+
+
+@pytest.mark.parametrize("name", ["messages", "messages-tuple"])
+@pytest.mark.parametrize(
+    "payload",
+    [
+        [chunk("Hello"), meta()],
+        chunk("Hello"),
+        [chunk("Hello")],
+        {"type": "constructor", "lc": 1, "id": ["langchain", "AIMessageChunk"], "kwargs": {"content": "Hello"}},
+        [{"type": "constructor", "lc": 1, "id": ["x", "AIMessage"], "kwargs": {"content": "Hello", "id": "m"}}, meta()],
+        {"role": "assistant", "content": "Hello"},
+        [{"role": "assistant", "content": [{"type": "text", "text": "Hel"}, {"type": "text", "text": "lo"}]}, meta()],
+        [{"type": "ai", "content": ["Hel", {"text": "lo"}]}, meta()],
+        [{"type": "AIMessageChunk", "content": "Hello"}, {**meta(), "message_id": "in-the-metadata"}],
+        [{"type": "ai", "content": [{"type": "output_text", "text": "Hello"}]}, meta()],
+    ],
+)
+def test_every_known_shape_of_a_message_is_read(name: str, payload: JsonValue) -> None:
+    assert text_after(StreamEvent.of(name, payload)) == "Hello"
+
+
+def test_the_old_messages_mode_sends_the_text_so_far() -> None:
+    steps = ["He", "Hello", "Hello", "Hello you"]
+    assert text_after(*(StreamEvent.of("messages/partial", [chunk(text)]) for text in steps)) == "Hello you"
+
+
+def test_messages_are_told_apart_by_id_however_they_interleave() -> None:
+    transcript = fed(streamed("A1", "a"), streamed("B1 ", "b"), streamed("A2", "a"), streamed("B2", "b"))
+    assert [segment.text for segment in transcript.view(NOW).body] == ["A1A2", "B1 B2"]
+
+
+def test_pieces_without_any_id_stay_together_and_are_found_in_the_update() -> None:
+    events = [StreamEvent.of("messages", [{"type": "AIMessageChunk", "content": text}, meta()]) for text in ("He", "y")]
+    transcript = fed(*events, updated(whole("Hey", "from-the-state")))
+    assert transcript.is_settled
+    assert transcript.finish(Phase.DONE, NOW).text == "Hey"
+
+
+def test_a_repeated_piece_is_said_twice() -> None:
+    assert text_after(streamed("谢"), streamed("谢")) == "谢谢"
+
+
+@pytest.mark.parametrize("name", ["heartbeat", "", "tasks", "checkpoints", "messages/metadata"])
+def test_events_that_tell_nothing_change_nothing(name: str) -> None:
+    transcript = fed(StreamEvent.of(name, {"a": 1}))
+    assert (transcript.unknown, transcript.malformed) == (0, 0)
+    assert transcript.view(NOW).revision == 0
+
+
+def test_unknown_and_malformed_events_are_counted_and_skipped() -> None:
+    transcript = fed(
+        StreamEvent.of("surprise", {}), StreamEvent.of("messages", 5), StreamEvent.of("messages", None), streamed("on")
+    )
+    assert (transcript.unknown, transcript.malformed) == (1, 2)
+    assert transcript.view(NOW).text == "on"
+
+
+# ---------------------------------------------------------------- what is never the answer
+
+
+@pytest.mark.parametrize("kind", ["human", "user", "system", "developer", "function", "chat", "HumanMessageChunk"])
+def test_only_assistants_are_heard(kind: str) -> None:
+    assert text_after(StreamEvent.of("messages", [{"type": kind, "content": "secret", "id": "x"}, meta()])) == ""
+
+
+def test_hidden_messages_are_never_shown() -> None:
+    hidden: Json = {"hide_from_ui": True}
+    transcript = fed(
+        streamed("secret", "h", additional_kwargs=hidden), updated(whole("secret", "h", additional_kwargs=hidden))
+    )
+    assert transcript.view(NOW).text == ""
+    assert transcript.finish(Phase.DONE, NOW).text == ""
+
+
+def test_a_message_hidden_later_disappears() -> None:
+    transcript = fed(streamed("secret", "h"), updated(whole("secret", "h", additional_kwargs={"hide_from_ui": True})))
+    assert transcript.view(NOW).text == ""
+
+
+@pytest.mark.parametrize(
+    ("node", "metadata"),
+    [
+        ("title", {}),
+        ("TitleMiddleware.after_model", {}),
+        ("SummarizationMiddleware.before_model", {}),
+        ("generate_summary", {}),
+        ("tools", {}),
+        ("model", {"tags": ["nostream"]}),
+        ("model", {"tags": ["middleware:title"]}),
+        ("model", {"lc_source": "summarization"}),
+    ],
+)
+def test_side_calls_of_a_model_are_held_until_the_state_confirms_them(node: str, metadata: Json) -> None:
+    said = StreamEvent.of("messages", [chunk("A title", "t"), meta(node, **metadata)])
+    transcript = fed(streamed("The answer", "a"), said)
+    assert transcript.view(NOW).text == "The answer"
+    fed(updated(whole("A title", "t"), node=node), transcript=transcript)
+    assert transcript.view(NOW).text == "The answer\n\nA title"
+
+
+def test_text_that_the_state_never_confirms_is_not_the_answer_in_the_end() -> None:
+    transcript = fed(streamed("plan: …", "p", node="planner"), streamed("Hi", "a"), updated(whole("Hi", "a")))
+    assert not transcript.is_settled
+    assert transcript.finish(Phase.DONE, NOW).text == "Hi"
+
+
+@pytest.mark.parametrize("phase", [Phase.STOPPED, Phase.FAILED])
+def test_unconfirmed_text_of_a_cut_run_is_kept(phase: Phase) -> None:
+    transcript = fed(streamed("Half an ans"), updated(node="other"))
+    assert transcript.finish(phase, NOW).text == "Half an ans"
+
+
+def test_nodes_whose_text_never_became_a_message_are_learnt() -> None:
+    transcript = fed(streamed("x", "p", node="planner"), streamed("Hi", "a"), updated(whole("Hi", "a")))
+    assert transcript.unconfirmed_nodes == {"planner"}
+    taught = Transcript()
+    taught.expect(side_nodes=["planner"])
+    assert fed(streamed("x", "p", node="planner"), transcript=taught).view(NOW).text == ""
+
+
+def test_history_that_a_node_repeats_does_not_count() -> None:
+    transcript = Transcript()
+    transcript.expect(question_id="turn-2")
+    old: list[JsonValue] = [{"type": "human", "content": "before", "id": "turn-1"}, whole("old answer", "old")]
+    mine: JsonValue = {"type": "human", "content": "now", "id": "turn-2"}
+    fed(streamed("new", "n"), updated(*old, mine, whole("new", "n")), transcript=transcript)
+    assert transcript.finish(Phase.DONE, NOW).text == "new"
+
+
+def test_a_message_removed_from_the_state_disappears_but_a_summary_of_all_does_not() -> None:
+    transcript = fed(
+        streamed("oops", "a"), updated(whole("oops", "a")), streamed("good", "b"), updated(whole("good", "b"))
+    )
+    fed(updated({"type": "remove", "id": "a", "content": ""}), transcript=transcript)
+    assert transcript.view(NOW).text == "good"
+    fed(updated({"type": "remove", "id": "__remove_all__", "content": ""}), transcript=transcript)
+    assert transcript.view(NOW).text == "good"
+
+
+# ---------------------------------------------------------------- reasoning
+
+
+@pytest.mark.parametrize(
+    "piece",
+    [
+        chunk([{"type": "thinking", "thinking": "hmm", "index": 0}]),
+        chunk([{"type": "reasoning", "reasoning": "hmm"}]),
+        chunk([{"type": "reasoning", "summary": [{"type": "summary_text", "text": "hmm"}]}]),
+        chunk([{"type": "reasoning_content", "reasoning_content": {"text": "hmm"}}]),
+        chunk("", additional_kwargs={"reasoning_content": "hmm"}),
+        chunk("", additional_kwargs={"reasoning": {"summary": [{"text": "hmm"}]}}),
+        chunk("<think>hmm</think>"),
+    ],
+)
+def test_reasoning_is_kept_apart(piece: Json) -> None:
+    transcript = fed(StreamEvent.of("messages", [piece, meta()]))
+    assert transcript.view(NOW).phase is Phase.THINKING
+    fed(streamed("Yes."), transcript=transcript)
+    view = transcript.view(NOW)
+    assert (view.text, view.reasoning, view.phase) == ("Yes.", "hmm", Phase.WRITING)
+
+
+# ---------------------------------------------------------------- order, answer, phase
+
+
+def test_the_last_message_is_the_answer_and_those_before_led_up_to_it() -> None:
+    call: JsonValue = [{"name": "look", "args": {"city": "Paris", "days": 2}, "id": "c1"}]
+    transcript = fed(streamed("Let me look."))
+    assert transcript.view(NOW).body == (Segment("m1", "Let me look.", True),)
+    fed(updated(whole("Let me look.", tool_calls=call)), transcript=transcript)
+    assert transcript.view(NOW).body == (Segment("m1", "Let me look.", False),)
+    fed(streamed("Sunny.", "m2"), transcript=transcript)
+    assert transcript.view(NOW).body[1:] == (Segment("m2", "Sunny.", True),)
+
+
+def test_the_phases_follow_what_happens() -> None:
+    transcript = Transcript()
+    assert transcript.view(NOW).phase is Phase.WAITING
+    pieces: JsonValue = [{"name": "look", "args": "", "id": "c1", "index": 0}]
+    fed(streamed("", tool_call_chunks=pieces), transcript=transcript)
+    assert transcript.view(NOW).phase is Phase.WORKING
+    fed(streamed("Sunny.", "m2"), transcript=transcript)
+    assert transcript.view(NOW).phase is Phase.WRITING
+
+
+def test_a_view_is_the_same_object_until_something_changes() -> None:
+    transcript = fed(streamed("a"))
+    first = transcript.view(NOW)
+    assert transcript.view(NOW + 5) is first
+    assert not transcript.feed(StreamEvent.of("heartbeat", None), NOW)
+    assert transcript.view(NOW) is first
+    assert transcript.feed(streamed("b"), NOW)
+    assert transcript.view(NOW).revision == first.revision + 1
+
+
+# ---------------------------------------------------------------- steps
+
+
+def test_a_tool_call_is_a_step_with_its_arguments_and_its_time() -> None:
+    transcript = Transcript()
+    pieces: list[JsonValue] = [
+        [{"name": "look", "args": "", "id": "c1", "index": 0}],
+        [{"name": None, "args": '{"ci', "id": None, "index": 0}],
+        [{"name": None, "args": 'ty": "Paris"}', "id": None, "index": 0}],
+    ]
+    for at, piece in enumerate(pieces):
+        transcript.feed(streamed("", tool_call_chunks=piece), NOW + at)
+    assert transcript.view(NOW).steps == (Step("c1", "look", StepState.RUNNING, detail="Paris", started=NOW),)
+    result: Json = {"type": "tool", "name": "look", "tool_call_id": "c1", "content": "sunny", "status": "success"}
+    transcript.feed(StreamEvent.of("messages", [result, meta("tools")]), NOW + 9)
+    assert transcript.view(NOW).steps == (
+        Step("c1", "look", StepState.DONE, detail="Paris", started=NOW, ended=NOW + 9),
+    )
+
+
+def test_a_failed_tool_is_a_failed_step() -> None:
+    result: Json = {"type": "tool", "name": "look", "tool_call_id": "c1", "content": "no", "status": "error"}
+    assert fed(StreamEvent.of("messages", [result, meta()])).view(NOW).steps[0].state is StepState.FAILED
+
+
+def test_a_sub_agents_task_reports_and_ends() -> None:
+    started: Json = {"type": "task_started", "task_id": "t", "description": "Research"}
+    running: Json = {"type": "task_running", "task_id": "t", "message": {"content": "looking  at\nit"}}
+    transcript = fed(StreamEvent.of("custom", started), StreamEvent.of("custom", running))
+    assert transcript.view(NOW).steps == (
+        Step("t", "Research", StepState.RUNNING, StepKind.TASK, "looking at it", started=NOW),
+    )
+    fed(StreamEvent.of("custom|tools:1", {"type": "task_failed", "task_id": "t", "error": "x"}), transcript=transcript)
+    assert transcript.view(NOW).steps[0].state is StepState.FAILED
+
+
+def test_a_task_takes_the_place_of_the_tool_call_that_runs_it() -> None:
+    pieces: JsonValue = [{"name": "task", "args": "", "id": "t", "index": 0}]
+    started: Json = {"type": "task_started", "task_id": "t", "description": "Research"}
+    transcript = fed(streamed("", tool_call_chunks=pieces), StreamEvent.of("custom", started))
+    inner = StreamEvent.of("messages|researcher:1", [chunk("inner", "i"), meta()])
+    assert [step.title for step in fed(inner, transcript=transcript).view(NOW).steps] == ["Research"]
+
+
+def test_other_custom_events_show_nothing() -> None:
+    transcript = fed(StreamEvent.of("custom", {"progress": 1}), StreamEvent.of("custom", "words"))
+    assert not transcript.view(NOW).has_content
+
+
+def test_todos_are_steps_and_the_tool_that_writes_them_is_not() -> None:
+    call: JsonValue = [{"name": "write_todos", "args": {}, "id": "c"}]
+    todos: JsonValue = [{"content": "One", "status": "completed"}, {"content": "Two", "status": "in_progress"}]
+    transcript = fed(updated(whole("", tool_calls=call)), updated(todos=todos, node="tools"))
+    assert [(step.title, step.state, step.kind) for step in transcript.view(NOW).steps] == [
+        ("One", StepState.DONE, StepKind.TODO),
+        ("Two", StepState.RUNNING, StepKind.TODO),
+    ]
+
+
+def test_a_subgraph_speaks_as_a_step_and_ends_with_its_node() -> None:
+    inner = StreamEvent.of("messages|child:1", [chunk("inner words", "i"), meta()])
+    transcript = fed(inner)
+    assert transcript.view(NOW).text == ""
+    assert transcript.view(NOW).steps[0].detail == "inner words"
+    fed(updated(whole("inner words", "i"), node="child"), transcript=transcript)
+    assert transcript.view(NOW).steps[0].state is StepState.DONE
+
+
+def test_a_subgraph_that_has_the_last_word_gave_the_answer() -> None:
+    inner = StreamEvent.of("messages|child:1", [chunk("the answer", "i"), meta()])
+    transcript = fed(inner, updated(whole("the answer", "i"), node="child"))
+    assert transcript.finish(Phase.DONE, NOW).text == "the answer"
+
+
+@pytest.mark.parametrize(
+    ("phase", "state"),
+    [
+        (Phase.DONE, StepState.DONE),
+        (Phase.FAILED, StepState.FAILED),
+        (Phase.STOPPED, StepState.FAILED),
+        (Phase.ASKING, StepState.PENDING),
+    ],
+)
+def test_no_step_runs_on_after_the_end(phase: Phase, state: StepState) -> None:
+    pieces: JsonValue = [{"name": "look", "args": "", "id": "c1", "index": 0}]
+    assert fed(streamed("", tool_call_chunks=pieces)).finish(phase, NOW).steps[0].state is state
+
+
+# ---------------------------------------------------------------- usage, files, questions
+
+
+def test_usage_is_summed_over_all_model_calls_and_counted_once_for_each() -> None:
+    used: JsonValue = {"input_tokens": 10, "output_tokens": 5, "total_tokens": 15}
+    transcript = fed(
+        streamed("", "a", usage_metadata=used),
+        updated(whole("x", "a", usage_metadata=used)),
+        streamed("", "b", usage_metadata=used),
+    )
+    assert transcript.view(NOW).usage == Usage(20, 10)
+
+
+def test_artifacts_and_files_in_messages_are_files() -> None:
+    transcript = Transcript()
+    transcript.expect(thread="T")
+    image: JsonValue = [{"type": "text", "text": "Here"}, {"type": "image", "mime_type": "image/png", "base64": "AA=="}]
+    fed(
+        updated(artifacts=["/mnt/user-data/outputs/report.pdf"], node="tools"),
+        streamed("Here"),
+        updated(whole(image)),
+        transcript=transcript,
+    )
+    report, picture = transcript.view(NOW).files
+    assert report == File(
+        "/mnt/user-data/outputs/report.pdf",
+        "report.pdf",
+        "application/pdf",
+        None,
+        {"thread": "T", "artifact": "/mnt/user-data/outputs/report.pdf"},
+    )
+    assert (picture.name, dict(picture.reference)) == ("file-2.png", {"thread": "T", "message": "m1", "block": 1})
+
+
+def test_several_interrupts_come_in_several_events_and_once_each() -> None:
+    first: Json = {"id": "1", "value": "A?"}
+    second: Json = {"id": "2", "value": "B?"}
+    events = [StreamEvent.of("updates", {"__interrupt__": [one]}) for one in (first, second, first)]
+    transcript = fed(*events, StreamEvent.of("values", {"messages": [], "__interrupt__": [first, second]}))
+    assert [(interrupt.id, interrupt.text) for interrupt in transcript.interrupts] == [("1", "A?"), ("2", "B?")]
+    assert transcript.is_settled
+
+
+def test_a_clarification_that_the_agent_goes_on_after_is_no_question() -> None:
+    asked: Json = {"type": "tool", "name": "ask_clarification", "content": "❓ Which?", "id": "clarification:c"}
+    transcript = fed(updated(asked, node="tools"))
+    assert [interrupt.text for interrupt in transcript.interrupts] == ["❓ Which?"]
+    fed(streamed("I guess."), updated(whole("I guess.")), transcript=transcript)
+    assert transcript.interrupts == ()
+
+
+# ---------------------------------------------------------------- holes, restarts, the state
+
+
+def test_after_a_hole_growing_text_stands_still_until_it_comes_whole() -> None:
+    transcript = fed(streamed("Hel"))
+    transcript.missed()
+    fed(streamed(" world"), streamed("ddle", "n"), transcript=transcript)
+    assert transcript.view(NOW).text == "Hel"
+    fed(updated(whole("Hello brave world")), transcript=transcript)
+    assert transcript.view(NOW).text == "Hello brave world"
+    fed(streamed("And", "later"), transcript=transcript)
+    assert transcript.view(NOW).text == "Hello brave world\n\nAnd"
+    assert not transcript.is_settled
+
+
+def test_a_run_begun_anew_replaces_the_text_without_showing_less_of_it_meanwhile() -> None:
+    begin = StreamEvent.of("metadata", {"run_id": "r", "attempt": 1})
+    transcript = fed(begin, streamed("Hello wor", "a"), begin)
+    for piece, shown in (("He", "Hello wor"), ("llo w", "Hello wor"), ("orld", "Hello world")):
+        fed(streamed(piece, "b"), transcript=transcript)
+        assert transcript.view(NOW).text == shown
+    assert transcript.restarts == 1
+
+
+def test_a_run_begun_anew_twice_still_shows_the_longest_text() -> None:
+    begin = StreamEvent.of("metadata", {"run_id": "r"})
+    assert text_after(begin, streamed("Hello wor", "a"), begin, streamed("Hel", "b"), begin) == "Hello wor"
+
+
+def test_a_run_begun_anew_that_says_something_else_shows_that() -> None:
+    begin = StreamEvent.of("metadata", {"run_id": "r"})
+    assert text_after(begin, streamed("Hello wor", "a"), begin, streamed("Bye", "b")) == "Bye"
+
+
+def state(*messages: JsonValue) -> Json:
+    return {"messages": list(messages)}
+
+
+def asked(text: str, message: str) -> Json:
+    return {"type": "human", "content": text, "id": message}
+
+
+def test_the_state_completes_what_was_not_heard_in_its_order() -> None:
+    transcript = Transcript()
+    transcript.expect(question_id="turn-2")
+    fed(streamed("Sec", "b"), transcript=transcript)
+    transcript.missed()
+    found = transcript.reconcile(
+        state(
+            asked("x", "turn-1"), whole("old", "o"), asked("y", "turn-2"), whole("First.", "a"), whole("Second.", "b")
+        ),
+        NOW,
+    )
+    assert found
+    assert [segment.text for segment in transcript.finish(Phase.DONE, NOW).body] == ["First.", "Second."]
+
+
+@pytest.mark.parametrize(
+    "messages",
+    [
+        [asked("x", "turn-1"), whole("old answer", "o")],
+        [asked("x", "turn-1"), whole("old answer", "o"), asked("y", "turn-2")],
+        [
+            asked("x", "turn-1"),
+            whole("old answer", "o"),
+            asked("y", "turn-2__user"),
+            whole("hidden", "h", additional_kwargs={"hide_from_ui": True}),
+        ],
+        [asked("y", "turn-2"), asked("z", "turn-3"), whole("somebody else's answer", "s")],
+    ],
+)
+def test_only_what_stands_after_our_question_and_before_the_next_is_ours(messages: list[JsonValue]) -> None:
+    transcript = Transcript()
+    transcript.expect(question_id="turn-2", question_text="y")
+    assert not transcript.reconcile(state(*messages), NOW)
+    assert transcript.finish(Phase.DONE, NOW).text == ""
+
+
+def test_a_gateway_that_gives_our_message_another_id_is_understood_by_its_text() -> None:
+    transcript = Transcript()
+    transcript.expect(question_id="turn-2", question_text="y")
+    transcript.reconcile(state(asked("x", "1"), whole("old", "o"), asked("y", "2"), whole("new", "n")), NOW)
+    assert transcript.finish(Phase.DONE, NOW).text == "new"
+
+
+def test_a_resumed_run_does_not_repeat_what_was_shown_before_the_question() -> None:
+    transcript = Transcript()
+    transcript.expect(heard=["before"])
+    fed(streamed("After.", "after"), transcript=transcript)
+    transcript.reconcile(state(asked("x", "1"), whole("Before.", "before"), whole("After.", "after")), NOW)
+    assert transcript.finish(Phase.DONE, NOW).text == "After."
+
+
+def test_a_state_without_messages_confirms_nothing_and_the_stream_stands() -> None:
+    transcript = fed(streamed("Hello"), StreamEvent.of("updates", {"model": {"answer": "Hello"}}))
+    transcript.reconcile({"answer": "Hello"}, NOW)
+    assert transcript.finish(Phase.DONE, NOW).text == "Hello"
+
+
+def test_messages_under_another_key_of_the_state_are_found() -> None:
+    transcript = fed(streamed("Hello"))
+    transcript.reconcile({"chat": {"history": [asked("x", "1"), whole("Hello")]}}, NOW)
+    assert transcript.finish(Phase.DONE, NOW).text == "Hello"
+
+
+def test_a_resumed_run_does_not_repeat_the_tools_of_before() -> None:
+    call: JsonValue = [{"name": "look", "args": {}, "id": "c1"}]
+    result: Json = {"type": "tool", "name": "look", "tool_call_id": "c1", "content": "sunny", "id": "t1"}
+    again: Json = {"type": "tool", "name": "pay", "tool_call_id": "c2", "content": "paid", "id": "t2"}
+    transcript = Transcript()
+    transcript.expect(heard=["before", "asked"])
+    messages = [
+        asked("x", "1"),
+        whole("", "before", tool_calls=call),
+        result,
+        whole("", "asked"),
+        again,
+        whole("Paid.", "m"),
+    ]
+    transcript.reconcile(state(*messages), NOW)
+    view = transcript.finish(Phase.DONE, NOW)
+    assert ([step.title for step in view.steps], view.text) == (["pay"], "Paid.")
+
+
+def test_an_interrupt_alone_is_no_state() -> None:
+    transcript = fed(streamed("Hm"), StreamEvent.of("values", {"__interrupt__": [{"id": "1", "value": "?"}]}))
+    assert transcript.finish(Phase.DONE, NOW).text == "Hm"
+
+
+def test_a_graph_whose_agent_is_a_subgraph_needs_no_look_at_the_state() -> None:
+    inner = StreamEvent.of("messages|agent:1", [chunk("answer", "i"), meta()])
+    assert fed(inner, updated(whole("answer", "i"), node="agent")).is_settled
+
+
+def test_pieces_that_come_after_the_state_had_the_whole_message_add_nothing() -> None:
+    transcript = fed(streamed("Hel"))
+    transcript.missed()
+    transcript.reconcile(state(asked("x", "1"), whole("Hello")), NOW)
+    assert fed(streamed("lo"), transcript=transcript).view(NOW).text == "Hello"
