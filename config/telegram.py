@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import re
 from enum import StrEnum
 from typing import Literal
 
-from pydantic import Field, SecretStr, field_validator
+from pydantic import Field, SecretStr, field_validator, model_validator
 
 from config.channel import ChannelSettings
+
+_SECRET_TOKEN = re.compile(r"[A-Za-z0-9_-]{1,256}")
+_SMALLEST_MESSAGE = 400  # UTF-16 units; below it there is no room for steps beside the answer
 
 
 class TelegramMode(StrEnum):
@@ -22,6 +26,22 @@ class TelegramChannel(ChannelSettings):
     bot_token: SecretStr = Field(description="From @BotFather.")
     mode: TelegramMode = Field(TelegramMode.POLLING, description="polling | webhook (needs server.public_url).")
     api_base_url: str = Field("https://api.telegram.org", description="Another Bot API server.")
+    webhook_secret: SecretStr | None = Field(
+        None,
+        description="What Telegram sends with webhook calls: letters, digits, _, -; left out: made from the token.",
+    )
+    webhook_connections: int = Field(40, ge=1, le=100, description="Webhook calls at the same time, at most.")
+    poll_seconds: int = Field(30, ge=1, le=50, description="How long one poll waits for something new.")
+    publish_commands: bool = Field(True, description="Publish the bot's commands, so that Telegram offers them.")
+    reaction: str | None = Field("👀", description="Put on a question when it is taken; null: none.")
+    react_in_groups: bool = Field(False, description="Put the reaction on questions in groups, too.")
+    reply_in_groups: bool = Field(True, description="In groups, answer as a reply to the question.")
+    stop_button: bool = Field(True, description="Show a stop button while an answer is being written.")
+    feedback_buttons: bool = Field(False, description="Show 👍 and 👎 under a finished answer.")
+    link_previews: bool = Field(False, description="Let Telegram show a preview of the first link in an answer.")
+    rich_messages: bool = Field(
+        False, description="Send answers with tables or maths as rich messages (Bot API 10.1); falls back without."
+    )
 
     @field_validator("bot_token")
     @classmethod
@@ -30,3 +50,31 @@ class TelegramChannel(ChannelSettings):
         if value.get_secret_value() and not (number.isdigit() and secret):
             raise ValueError("expected a bot token such as 123456:ABC-DEF from @BotFather")
         return value
+
+    @field_validator("api_base_url")
+    @classmethod
+    def _is_http(cls, value: str) -> str:
+        if not value.startswith(("http://", "https://")):
+            raise ValueError("expected an address that begins with https://")
+        return value.rstrip("/")
+
+    @field_validator("webhook_secret")
+    @classmethod
+    def _is_secret_token(cls, value: SecretStr | None) -> SecretStr | None:
+        if value is not None and not _SECRET_TOKEN.fullmatch(value.get_secret_value()):
+            raise ValueError("expected 1 to 256 letters, digits, _ and -")
+        return value
+
+    @field_validator("reaction")
+    @classmethod
+    def _is_short(cls, value: str | None) -> str | None:
+        if value is not None and not 1 <= len(value) <= 8:
+            raise ValueError("expected one of Telegram's reaction emoji, or null for none")
+        return value
+
+    @model_validator(mode="after")
+    def _messages_have_room(self) -> TelegramChannel:
+        size = self.limits.message_size
+        if size is not None and size < _SMALLEST_MESSAGE:
+            raise ValueError(f"limits.message_size: expected at least {_SMALLEST_MESSAGE} (UTF-16 units)")
+        return self

@@ -21,7 +21,8 @@ class Prose:
     def text(self, params: Params, *, allow_empty: bool = False, edit: bool = False) -> Text:
         """`text` and `entities` as the server keeps them. Raises 400 when it is empty or too long."""
         if not params.text("text") and not allow_empty:
-            raise bad_request("message text is empty", rule="empty text")
+            # A server without rich messages overlooks one; the client cannot know that before.
+            raise bad_request("message text is empty", rule=None if params.has("rich_message") else "empty text")
         text, entities = self._settled(params, "text", "entities")
         limit = self._backend.limits.text_units
         if utf16_length(text) > limit:

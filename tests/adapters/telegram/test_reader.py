@@ -1,0 +1,149 @@
+"""Updates as they are read: who wrote, where, and whether it is for the bot."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import pytest
+from telegram import Update
+
+from adapters.telegram.client import Identity
+from adapters.telegram.inbound import Reader, migration_of, where_of
+from adapters.telegram.ops import Where
+from channels.model import Inbound, InboundKind
+from tests.emulators.telegram import Entity
+from tests.emulators.telegram.text import detect_entities
+
+BOT = Identity(9, "bridge_bot", "Bridge", False)
+GROUP = {"id": -100, "type": "supergroup", "title": "Team"}
+ANN = {"id": 5, "is_bot": False, "first_name": "Ann", "last_name": "Lee"}
+
+
+def message(text: str = "hi", **fields: object) -> dict[str, object]:
+    entities = [entity.to_json() for entity in detect_entities(text)]
+    return {"message_id": 3, "date": 1, "chat": GROUP, "from": ANN, "text": text, "entities": entities, **fields}
+
+
+def read(payload: Mapping[str, object], kind: str = "message") -> Inbound | None:
+    return Reader("tg").read(update(payload, kind), BOT, 77.0)
+
+
+def update(payload: Mapping[str, object], kind: str = "message") -> Update:
+    return Update.de_json({"update_id": 1, kind: dict(payload)}, None)
+
+
+@pytest.mark.parametrize(
+    ("text", "rest"),
+    [
+        ("@bridge_bot hi", "hi"),
+        ("@Bridge_Bot, hi", "hi"),
+        ("@bridge_bot: hi", "hi"),
+        ("hi @bridge_bot", "hi"),
+        ("hi @bridge_bot there", "hi there"),
+        ("hi @bridge_bot, there", "hi, there"),
+        ("😀 @bridge_bot 日本 @bridge_bot?", "😀 日本?"),
+        ("line\n@bridge_bot\nline", "line\n\nline"),
+        ("@bridge_bot", "@bridge_bot"),
+        ("/new@bridge_bot now", "/new now"),
+    ],
+)
+def test_the_bots_name_is_taken_out_of_the_text(text: str, rest: str) -> None:
+    inbound = read(message(text))
+    assert inbound is not None
+    assert (inbound.text, inbound.mentions_bot) == (rest, True)
+
+
+def test_other_names_stay_and_are_no_mention() -> None:
+    inbound = read(message("ask @other_bot or @bridge_bot_two"))
+    assert inbound is not None
+    assert (inbound.text, inbound.mentions_bot) == ("ask @other_bot or @bridge_bot_two", False)
+    assert read(message("/new@other_bot")) is None
+
+
+def test_a_sender_is_who_wrote_also_as_an_anonymous_admin() -> None:
+    plain, anonymous = read(message()), read(message(sender_chat=GROUP))
+    assert plain is not None
+    assert anonymous is not None
+    assert (plain.sender.id, plain.sender.name, plain.place.chat) == ("5", "Ann Lee", "-100")
+    assert (anonymous.sender.id, anonymous.sender.name, anonymous.sender.is_bot) == ("-100", "Team", False)
+    assert read(message(is_automatic_forward=True, sender_chat={"id": -7, "type": "channel"})) is None
+
+
+def test_a_thread_id_counts_only_in_a_topic() -> None:
+    in_topic, in_group = (
+        read(message(message_thread_id=8, is_topic_message=True)),
+        read(message(message_thread_id=8)),
+    )
+    assert in_topic is not None
+    assert in_group is not None
+    assert (in_topic.place.thread, where_of(in_topic)) == ("8", Where("-100", "8"))
+    assert (in_group.place.thread, where_of(in_group)) == (None, Where("-100"))
+
+
+def test_the_message_that_opened_a_topic_is_not_what_somebody_replied_to() -> None:
+    opening = {**message(message_id=8), "from": {"id": 9, "is_bot": True, "first_name": "Bridge"}}
+    topic = {"message_thread_id": 8, "is_topic_message": True}
+    in_topic = read({**message(reply_to_message=opening), **topic})
+    reply = read({**message(reply_to_message={**opening, "message_id": 20}), **topic})
+    assert in_topic is not None
+    assert reply is not None
+    assert (in_topic.reply_to, in_topic.mentions_bot) == (None, False)
+    assert (reply.reply_to, reply.mentions_bot) == ("20", True)
+
+
+def test_keys_are_what_a_redelivery_repeats() -> None:
+    first, again = read(message()), read(message())
+    edited = read(message(edit_date=50), "edited_message")
+    later = read(message(edit_date=60), "edited_message")
+    assert first is not None
+    assert again is not None
+    assert edited is not None
+    assert later is not None
+    assert first.event_key == again.event_key
+    assert len({first.event_key, edited.event_key, later.event_key}) == 3
+    assert (first.kind, edited.kind) == (InboundKind.MESSAGE, InboundKind.EDITED)
+
+
+def test_a_press_carries_its_turn_and_one_that_is_not_ours_is_nothing() -> None:
+    ours, other = (
+        read({"id": "1", "from": ANN, "message": message(), "chat_instance": "x", "data": data}, "callback_query")
+        for data in (f"s:{'a' * 32}:", "something else")
+    )
+    assert ours is not None
+    assert ours.press is not None
+    assert (ours.press.turn, ours.reply_to, ours.event_key) == ("a" * 32, "3", "c1")
+    assert other is None
+
+
+def test_a_stopped_draft_names_its_place() -> None:
+    chat = {"id": 5, "type": "private", "first_name": "Ann"}
+    inbound = read({"chat": chat, "draft_id": "42", "message_thread_id": 8}, "stopped_message_generation")
+    assert inbound is not None
+    assert (inbound.kind, inbound.place.chat, inbound.place.thread) == (InboundKind.STOPPED, "5", "8")
+    assert inbound.place.private
+
+
+def test_service_messages_say_nothing_but_a_move_is_noticed() -> None:
+    quiet = {key: value for key, value in message().items() if key not in ("text", "entities")}
+    assert read({**quiet, "new_chat_title": "New"}) is None
+    assert migration_of(update({**quiet, "migrate_to_chat_id": -200})) == ("-100", "-200")
+    assert migration_of(update({**quiet, "migrate_from_chat_id": -50})) == ("-50", "-100")
+    assert migration_of(update(message())) is None
+
+
+def test_parts_of_an_album_are_for_the_bot_after_one_that_names_it() -> None:
+    reader = Reader("tg")
+    named = message("@bridge_bot look", media_group_id="g")
+    other = message("and this", message_id=4, media_group_id="g")
+    stray = message("not this", message_id=5, media_group_id="h")
+    found = [reader.read(update(item), BOT, 1.0) for item in (named, other, stray)]
+    assert [item.mentions_bot for item in found if item] == [True, True, False]
+    assert [item.group for item in found if item] == ["album:g", "album:g", "album:h"]
+
+
+def test_entities_are_counted_in_utf16() -> None:
+    text = "😀😀 @bridge_bot hi"
+    entity = Entity("mention", 5, 11)
+    inbound = read({**message(text), "entities": [entity.to_json()]})
+    assert inbound is not None
+    assert inbound.text == "😀😀 hi"
