@@ -75,7 +75,7 @@ def parse_settings(text: str, file: str, folder: Path, environment: Mapping[str,
     if not isinstance(value, dict):
         raise ConfigError([Problem(file, "", "expected keys such as `gateway:` and `channels:`")])
     report = _Reporter(file, document.lines, problems)
-    resolved = _resolve(value, (), folder, environment, report)
+    resolved = _resolve(_without_idle_channels(value, folder, environment), (), folder, environment, report)
     try:
         settings = Settings.model_validate(resolved)
     except ValidationError as error:
@@ -114,8 +114,10 @@ def _parse_yaml(text: str, file: str, problems: list[Problem]) -> _Document:
                 lines[path] = line
         return _Document(yaml.safe_load(text), lines)
     except yaml.MarkedYAMLError as error:
-        line = error.problem_mark.line + 1 if error.problem_mark else None
-        problems.append(Problem(file, "", f"not valid YAML: {error.problem or 'cannot be parsed'}", line))
+        mark = error.problem_mark
+        problems.append(
+            Problem(file, "", f"not valid YAML: {error.problem or 'cannot be parsed'}", mark and mark.line + 1)
+        )
     except yaml.YAMLError:
         problems.append(Problem(file, "", "not valid YAML"))
     return _Document(None, lines)
@@ -139,8 +141,6 @@ def _resolve(
     value: JsonValue, path: KeyPath, folder: Path, environment: Mapping[str, str], report: _Reporter
 ) -> JsonValue:
     if isinstance(value, dict):
-        if value.get("enabled") is False and path[:1] == ("channels",) and len(path) == 2:
-            environment = _Lenient(environment)  # a channel that is off must not need its secrets
         return {str(key): _resolve(item, (*path, str(key)), folder, environment, report) for key, item in value.items()}
     if isinstance(value, list):
         return [_resolve(item, (*path, index), folder, environment, report) for index, item in enumerate(value)]
@@ -165,11 +165,24 @@ def _resolve(
     return value
 
 
-class _Lenient(dict[str, str]):
-    """An environment in which every name is set, for the parts that are switched off."""
+def _without_idle_channels(value: dict[str, JsonValue], folder: Path, environment: Mapping[str, str]) -> JsonValue:
+    """The document without the channels that are switched off and whose secrets are not there."""
+    channels = value.get("channels")
+    if not isinstance(channels, dict):
+        return value
+    kept = {
+        name: channel
+        for name, channel in channels.items()
+        if not (isinstance(channel, dict) and channel.get("enabled") is False)
+        or _is_resolvable(channel, folder, environment)
+    }
+    return {**value, "channels": kept}
 
-    def get(self, key: str, default: object = None) -> str:  # type: ignore[override]
-        return super().get(key) or f"unset-{key}"
+
+def _is_resolvable(value: JsonValue, folder: Path, environment: Mapping[str, str]) -> bool:
+    problems: list[Problem] = []
+    _resolve(value, (), folder, environment, _Reporter("", {}, problems))
+    return not problems
 
 
 def _is_union_tag(part: str | int, location: KeyPath) -> bool:

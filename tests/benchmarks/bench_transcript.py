@@ -12,8 +12,8 @@ import time
 from pydantic import JsonValue
 
 from channels.model import Phase
-from channels.transcript.stream_events import StreamEvent
 from channels.transcript import Transcript
+from channels.transcript.stream_events import StreamEvent
 
 CHUNK = "tok "
 VIEW_EVERY = 1000

@@ -111,9 +111,15 @@ def test_a_wrong_secret_is_never_shown() -> None:
     assert "hunter2" not in "".join(found)
 
 
-def test_a_channel_that_is_off_needs_no_secrets() -> None:
-    settings = parse("channels: {tg: {platform: slack, enabled: false, bot_token: $NOPE, app_token: $NOPE2}}")
-    assert settings.channels["tg"].enabled is False
+@pytest.mark.parametrize(
+    "channel",
+    [
+        "{platform: slack, enabled: false, bot_token: $NOPE, app_token: $NOPE2}",
+        "{platform: telegram, enabled: false, bot_token: $NOPE}",
+    ],
+)
+def test_a_channel_that_is_off_needs_no_secrets(channel: str) -> None:
+    assert all(not settings.enabled for settings in parse(f"channels: {{off: {channel}}}").channels.values())
 
 
 def test_a_missing_file_is_a_config_error(tmp_path: Path) -> None:
