@@ -116,7 +116,7 @@ def _parse_yaml(text: str, file: str, problems: list[Problem]) -> _Document:
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark
         problems.append(
-            Problem(file, "", f"not valid YAML: {error.problem or 'cannot be parsed'}", mark and mark.line + 1)
+            Problem(file, "", f"not valid YAML: {error.problem or 'cannot be parsed'}", mark.line + 1 if mark else None)
         )
     except yaml.YAMLError:
         problems.append(Problem(file, "", "not valid YAML"))

@@ -60,7 +60,9 @@ def test_a_missing_configuration_is_named(tmp_path: Path) -> None:
 
 def test_the_example_configuration_is_right(tmp_path: Path) -> None:
     text = (ROOT / "config" / "config.example.yaml").read_text()
-    settings = parse_settings(text, "config.example.yaml", tmp_path, {"TELEGRAM_BOT_TOKEN": "123:abc"})
+    names = ("SLACK_BOT_TOKEN", "SLACK_APP_TOKEN", "FEISHU_APP_SECRET")
+    environment = {"TELEGRAM_BOT_TOKEN": "123:abc", "SLACK_BOT_TOKEN": "xoxb-1-a", "SLACK_APP_TOKEN": "xapp-1-a"}
+    settings = parse_settings(text, "config.example.yaml", tmp_path, {**dict.fromkeys(names, "x"), **environment})
     assert {channel.platform for channel in settings.channels.values()} == {"telegram", "slack", "feishu", "web"}
 
 
