@@ -35,6 +35,7 @@ if TYPE_CHECKING:
 log = structlog.get_logger(__name__)
 
 _LOOK_EVERY = 5.0  # seconds between two looks at the gateway and the store, for /readyz
+_STORE_ANSWERS = 5.0  # seconds after which a store that does not answer counts as away
 _DAY = 86_400.0
 
 
@@ -123,7 +124,10 @@ class Bridge:
     # ---------------------------------------------------------------- life
 
     async def prepare(self) -> Mapping[str, Adapter]:
-        """Open the store and the gateway and build the adapters, without starting anything. Raises `StoreError`."""
+        """Open the store and the gateway and build the adapters, without starting anything.
+
+        Raises `StoreError` and `EmbeddedGatewayError`.
+        """
         self._store = await Store.open(self.settings.store.url.get_secret_value(), self.clock)
         self._store_part = Part(True)
         self._gateway = await self._open_gateway()
@@ -143,7 +147,8 @@ class Bridge:
     async def start(self, *, any_port: bool = False) -> None:
         """Start everything; `any_port`: a taken port is replaced by a free one.
 
-        Raises `channels.server.AddressInUse` and `StoreError`. Channels report their own troubles on `/readyz`.
+        Raises `channels.server.AddressInUse`, `StoreError` and `EmbeddedGatewayError`. Channels report their own
+        troubles on `/readyz`.
         """
         settings = self.settings.server
         await self.prepare()
@@ -207,10 +212,13 @@ class Bridge:
         settings = self.settings.gateway
         url = settings.url
         if url is None:
-            from adapters.embedded import EmbeddedGateway
+            from adapters.embedded import EmbeddedGateway, EmbeddedGatewayError
 
             self._embedded = EmbeddedGateway(Path(settings.data), settings.graph, assistant_id=settings.assistant_id)
-            url = await self._embedded.start()
+            try:
+                url = await self._embedded.start()
+            except OSError as error:
+                raise EmbeddedGatewayError(f"cannot use the folder {settings.data}: {error.strerror}") from None
         return Gateway(
             url,
             api_key=_reveal(settings.api_key),
@@ -279,15 +287,21 @@ class Bridge:
     # ---------------------------------------------------------------- watching
 
     async def _watch(self) -> None:
-        """Keep what `/readyz` says about the gateway and the store fresh."""
+        """Keep what `/readyz` says about the gateway and the store fresh; the one does not wait for the other."""
         while True:
-            await self.look_at_gateway()
-            try:
-                await self.store.ping()
-                self._store_part = Part(True)
-            except StoreError as error:
-                self._store_part = Part(False, redact(str(error)))
+            await asyncio.gather(self.look_at_gateway(), self._look_at_store())
             await self.clock.sleep(_LOOK_EVERY)
+
+    async def _look_at_store(self) -> None:
+        try:
+            async with asyncio.timeout(_STORE_ANSWERS):
+                await self.store.ping()
+        except StoreError as error:
+            self._store_part = Part(False, redact(str(error)))
+        except TimeoutError:
+            self._store_part = Part(False, f"no answer within {_STORE_ANSWERS:g} s")
+        else:
+            self._store_part = Part(True)
 
     def _render_metrics(self) -> bytes:
         if self._gateway is not None:

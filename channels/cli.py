@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import asyncio
-import json
-import signal
+import contextlib
+import os
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -13,6 +12,8 @@ from typing import TYPE_CHECKING, Annotated, NoReturn
 import typer
 
 if TYPE_CHECKING:
+    import asyncio
+
     from channels.app import Bridge
     from config.settings import Settings
 
@@ -28,6 +29,7 @@ app = typer.Typer(
 
 EXIT_NOT_OK = 1
 EXIT_BAD_CONFIG = 2
+_M_ARENA_MAX = -8  # glibc's malloc.h
 
 ConfigOption = Annotated[Path, typer.Option("--config", "-c", help="The configuration file.", show_default=True)]
 LogJson = Annotated[bool, typer.Option("--log-json", help="Log one JSON object a line.")]
@@ -36,6 +38,11 @@ DEFAULT_CONFIG = Path("config.yaml")
 
 _SUGGESTIONS = ("What can you do?", "Weather in Paris and Tokyo", "Book a table", "Tell me a long story")
 """What the demo's page offers to a person who does not know what to type."""
+
+_DEMO_FOLDER_IN_USE = (
+    "If another demo runs in this folder, end it, or give this one a folder of its own:\n"
+    "  channel-bridge demo --data FOLDER"
+)
 
 
 @app.command()
@@ -56,7 +63,8 @@ def demo(
         server=ServerSettings(port=port),
         channels={"web": WebChannel(store=SecretStr(f"sqlite:///{data / 'web.db'}"), suggestions=_SUGGESTIONS)},
     )
-    _serve(settings, greeting=_greet_demo, any_port=True, verbose=verbose)
+    typer.echo("Starting the demo…", err=True)
+    _serve(settings, greeting=_greet_demo, any_port=True, verbose=verbose, folder_hint=_DEMO_FOLDER_IN_USE)
 
 
 @app.command()
@@ -71,6 +79,10 @@ def check(
     offline: Annotated[bool, typer.Option("--offline", help="Check the file only; call nobody.")] = False,
 ) -> None:
     """Check the configuration: the file, then the gateway, the store and every channel's tokens live."""
+    import asyncio
+
+    from adapters.embedded import EmbeddedGatewayError
+    from channels.adapter import Check
     from channels.checking import check_live
     from channels.observe import configure_logging, redact
 
@@ -80,7 +92,10 @@ def check(
     if offline:
         return
     configure_logging(json_lines=False, level=50)
-    findings = asyncio.run(check_live(settings))
+    try:
+        findings = asyncio.run(check_live(settings))
+    except EmbeddedGatewayError as error:
+        findings = [("gateway", Check("can be started", ok=False, detail=str(error)))]
     for where, finding in findings:
         detail = f" ({finding.detail})" if finding.detail else ""
         typer.echo(redact(f"{'ok   ' if finding.ok else 'WRONG'} {where}: {finding.what}{detail}"))
@@ -144,24 +159,32 @@ def chat(
     data: Annotated[Path, typer.Option(help="Where the demo agent keeps its state.")] = Path("data/chat"),
 ) -> None:
     """Talk to the agent in the terminal."""
+    import asyncio
+
     from adapters.embedded import EmbeddedGatewayError
     from channels.observe import configure_logging, redact
     from channels.terminal import converse
     from config.settings import GatewaySettings
 
-    settings = _load(config).gateway if config is not None else GatewaySettings(data=str(data))
+    gateway = GatewaySettings(data=str(data))
     if config is not None:
-        redact.learn(_load(config).secrets())
+        settings = _load(config)
+        redact.learn(settings.secrets())
+        gateway = settings.gateway
     configure_logging(json_lines=False, level=50)
     try:
-        asyncio.run(converse(settings))
+        is_usable = asyncio.run(converse(gateway))
     except EmbeddedGatewayError as error:
         _fail(redact(str(error)), EXIT_NOT_OK)
+    if not is_usable:
+        raise typer.Exit(EXIT_NOT_OK)
 
 
 @app.command()
 def schema() -> None:
     """Print the JSON schema of the configuration file, for editors."""
+    import json
+
     from config.settings import Settings
 
     typer.echo(json.dumps(Settings.model_json_schema(), indent=2, ensure_ascii=False))
@@ -193,10 +216,15 @@ def _serve(
     log_json: bool = False,
     verbose: bool = False,
     any_port: bool = False,
+    folder_hint: str = "",
 ) -> None:
+    import asyncio
     import logging
+    import signal
 
+    _use_one_arena()
     from adapters.embedded import EmbeddedGatewayError
+    from adapters.embedded import StoreError as GatewayFolderError
     from channels.app import Bridge
     from channels.observe import configure_logging, redact
     from channels.server import AddressInUse
@@ -214,8 +242,9 @@ def _serve(
             loop.add_signal_handler(number, _stop_once_then_at_once, stopping, number)
         try:
             await bridge.start(any_port=any_port)
-            await bridge.channels_started(5)
-            greeting(bridge)
+            if not stopping.is_set():
+                await bridge.channels_started(5)
+                greeting(bridge)
             await stopping.wait()
         finally:
             await bridge.stop()
@@ -223,10 +252,26 @@ def _serve(
     try:
         asyncio.run(serve())
     except (AddressInUse, EmbeddedGatewayError, StoreError) as error:
-        _fail(redact(str(error)), EXIT_NOT_OK)
+        hint = f"\n{folder_hint}" if folder_hint and isinstance(error, GatewayFolderError) else ""
+        _fail(f"{redact(str(error))}{hint}", EXIT_NOT_OK)
+
+
+def _use_one_arena() -> None:
+    """Let all threads allocate from one heap, before the first of them does.
+
+    glibc gives each thread a heap of its own and keeps what was freed in it: 20 MB for a handful of threads that take
+    turns anyway, because of the interpreter's lock. Other C libraries have no such setting.
+    """
+    import ctypes
+
+    if "MALLOC_ARENA_MAX" not in os.environ:
+        with contextlib.suppress(AttributeError, OSError, TypeError):
+            ctypes.CDLL(None).mallopt(_M_ARENA_MAX, 1)
 
 
 def _stop_once_then_at_once(stopping: asyncio.Event, number: int) -> None:
+    import signal
+
     if stopping.is_set():
         signal.signal(number, signal.SIG_DFL)
         signal.raise_signal(number)

@@ -17,6 +17,18 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, gene
 _MASK = "[redacted]"
 _SHORTEST_SECRET = 4  # masking shorter values would garble ordinary text and protect nothing
 
+# They log every call they make, or what says nothing to an operator.
+_TALKATIVE = (
+    "aiohttp.access",
+    "alembic",
+    "httpcore",
+    "httpx",
+    "slack_bolt",
+    "slack_sdk",
+    "uvicorn.access",
+    "uvicorn.error",
+)
+
 _MASKED_EXCEPTION = "masked_exception"
 
 _SHAPES = re.compile(
@@ -110,7 +122,7 @@ def configure_logging(*, json_lines: bool, level: int = logging.INFO, stream: IO
     root = logging.getLogger()
     root.handlers = [handler]
     root.setLevel(level)
-    for name in ("httpx", "httpcore", "aiohttp.access", "alembic", "uvicorn.access", "slack_bolt", "slack_sdk"):
+    for name in _TALKATIVE:
         logging.getLogger(name).setLevel(max(level, logging.WARNING))
     sys.excepthook = _log_uncaught
 

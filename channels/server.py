@@ -180,7 +180,13 @@ class Server:
         self._socket = _listen(host, port)
         self.port: int = self._socket.getsockname()[1]
         config = uvicorn.Config(
-            app, log_config=None, access_log=False, lifespan="off", timeout_graceful_shutdown=3, server_header=False
+            app,
+            log_config=None,
+            access_log=False,
+            lifespan="off",
+            ws="none",
+            timeout_graceful_shutdown=3,
+            server_header=False,
         )
         self._server = _QuietServer(config)
         self._task: asyncio.Task[None] | None = None

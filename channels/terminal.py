@@ -20,7 +20,7 @@ from channels.transcript import Transcript
 from config.settings import GatewaySettings
 
 _PERSON = Sender("terminal", "You")
-_HELP = "/new begins a new conversation, /retry asks again, /quit ends the program, Ctrl+C stops an answer."
+_HELP = "/new starts over, /retry asks again, /quit ends. Ctrl+C stops an answer."
 _READ = 65_536  # bytes
 
 
@@ -158,6 +158,7 @@ class _Printer:
         self._steps: set[tuple[str, StepState]] = set()
         self._is_one_screen = sys.stdout.isatty() and sys.stderr.isatty()
         self._at_line_start = True
+        self._is_after_note = False  # then the line break that parts two paragraphs is there already
 
     def show(self, view: View) -> None:
         for step in view.steps:
@@ -166,7 +167,8 @@ class _Printer:
                 self._note(f"  [{'done' if step.state is StepState.DONE else 'failed'}] {step.title} {step.detail}")
         text = view.text
         if text.startswith(self._printed):
-            self._write(text[len(self._printed) :])
+            more = text[len(self._printed) :]
+            self._write(more.removeprefix("\n") if self._is_after_note else more)
         else:
             self._write(f"\n{text}")  # the agent has corrected itself
         self._printed = text
@@ -181,12 +183,14 @@ class _Printer:
             sys.stdout.write(text)
             sys.stdout.flush()
             self._at_line_start = text.endswith("\n")
+            self._is_after_note = False
 
     def _note(self, text: str) -> None:
         """A line beside the answer. On a screen that shows both it must not run into the answer's last line."""
         if self._is_one_screen and not self._at_line_start:
             self._write("\n")
         _say(text.rstrip())
+        self._is_after_note = self._is_one_screen
 
 
 class _Lines:

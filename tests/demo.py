@@ -20,7 +20,9 @@ from typing import Self
 _URL = re.compile(r"http://[0-9.]+:\d+")
 
 _fork_server = multiprocessing.get_context("forkserver")
-_fork_server.set_forkserver_preload(["channels.app", "channels.cli", "config.loading", "adapters.web.adapter"])
+_fork_server.set_forkserver_preload(
+    ["channels.app", "channels.cli", "config.loading", "adapters.web.adapter", "adapters.telegram.adapter"]
+)
 
 
 def _command(arguments: tuple[str, ...], folder: str, environment: Mapping[str, str]) -> None:
@@ -36,7 +38,10 @@ def _command(arguments: tuple[str, ...], folder: str, environment: Mapping[str, 
 
 
 class BridgeProcess:
-    """`channel-bridge ARGUMENTS…` started in `folder`. `url` is what it prints."""
+    """`channel-bridge ARGUMENTS…` started in `folder`. `url` is what it prints.
+
+    `output` and `log` are the files with its standard output and standard error.
+    """
 
     def __init__(self, *arguments: str, folder: Path, environment: Mapping[str, str] | None = None) -> None:
         folder.mkdir(parents=True, exist_ok=True)
@@ -44,22 +49,25 @@ class BridgeProcess:
         self._folder = folder
         self._environment = {"CHANNEL_BRIDGE_DEMO_PACE": "0.01", **(environment or {})}
         self._process: BaseProcess | None = None
-        self._output = folder / "bridge.out"
+        self.output = folder / "bridge.out"
         self.log = folder / "bridge.log"
         self.url = ""
 
-    async def start(self, timeout: float = 60.0) -> None:
-        """Returns when the bridge has printed its address; raises with its log when it ends or is silent."""
-        self._output.write_text("")
-        process = _fork_server.Process(
+    async def begin(self) -> None:
+        """Start the process, and wait for nothing."""
+        self.output.write_text("")
+        self._process = _fork_server.Process(
             target=_command, args=(self._arguments, str(self._folder), self._environment), daemon=True
         )
-        self._process = process
-        await asyncio.to_thread(process.start)
+        await asyncio.to_thread(self._process.start)
+
+    async def start(self, timeout: float = 60.0) -> None:
+        """Returns when the bridge has printed its address; raises with its log when it ends or is silent."""
+        await self.begin()
         try:
             async with asyncio.timeout(timeout):
-                while (match := _URL.search(self._output.read_text())) is None:
-                    if process.exitcode is not None:
+                while (match := _URL.search(self.output.read_text())) is None:
+                    if not self.is_alive:
                         raise TimeoutError
                     await asyncio.sleep(0.02)
                 self.url = match[0]

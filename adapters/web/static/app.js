@@ -104,12 +104,17 @@ function banner(text, after = 0) {
   }, after);
 }
 
+const LOST_FOR = 1500; // a break that is mended sooner is not worth a word
+let lostAt = 0;
+
 stream.addEventListener("open", () => {
+  lostAt = 0;
   banner("");
   outbox.nudge();
 });
 stream.addEventListener("lost", () => {
-  if ($("banner").hidden) banner("Connection lost. Trying again…", 1500);
+  lostAt ||= Date.now(); // told again by every attempt that fails
+  if ($("banner").hidden) banner("Connection lost. Trying again…", Math.max(0, lostAt + LOST_FOR - Date.now()));
 });
 stream.addEventListener("refused", async () => {
   const response = await fetch("history?order=0&seq=0").catch(() => null);
