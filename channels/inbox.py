@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 
 import structlog
@@ -35,21 +36,26 @@ class Inbox:
 
     async def accept(self, inbound: Inbound) -> Accepted:
         """See `channels.adapter.Sink.accept`."""
-        if inbound.kind is InboundKind.MESSAGE and parse_command(inbound.text):
-            inbound = replace(inbound, kind=InboundKind.COMMAND)
-        result = Accepted.IGNORED
-        if inbound.kind is not InboundKind.EDITED:
-            verdict = await verdict_on(inbound, self._policy, self._store)
-            place = await self._place(inbound)
-            if place is not None and verdict in (Verdict.ALLOWED, Verdict.PAIRING):
-                placed = inbound.at(place)
-                lane = Lane.CONTROL if verdict is Verdict.PAIRING else await self._lane(placed)
-                stored = await self._store.accept(placed, lane)
-                result = Accepted.DUPLICATE if stored is None else Accepted.TAKEN
+        with _store_away():
+            result = await self._accept(inbound)
         self._metrics.inbounds.labels(self._channel, result.value).inc()
         if result is Accepted.TAKEN:
             point("accepted")
         return result
+
+    async def _accept(self, inbound: Inbound) -> Accepted:
+        if inbound.kind is InboundKind.MESSAGE and parse_command(inbound.text):
+            inbound = replace(inbound, kind=InboundKind.COMMAND)
+        if inbound.kind is InboundKind.EDITED:
+            return Accepted.IGNORED
+        verdict = await verdict_on(inbound, self._policy, self._store)
+        place = await self._place(inbound)
+        if place is None or verdict not in (Verdict.ALLOWED, Verdict.PAIRING):
+            return Accepted.IGNORED
+        placed = inbound.at(place)
+        lane = Lane.CONTROL if verdict is Verdict.PAIRING else await self._lane(placed)
+        stored = await self._store.accept(placed, lane)
+        return Accepted.DUPLICATE if stored is None else Accepted.TAKEN
 
     async def _place(self, inbound: Inbound) -> Place | None:
         """Whose conversation it belongs to: for a button, that of the turn it stands under. None: a made-up button."""
@@ -88,15 +94,27 @@ class Inbox:
 
     async def recall(self, key: str) -> JsonValue:
         """See `channels.adapter.Sink.recall`."""
-        return await self._store.recall(self._channel, key)
+        with _store_away():
+            return await self._store.recall(self._channel, key)
 
     async def remember(self, key: str, value: JsonValue, ttl: float | None = None) -> None:
         """See `channels.adapter.Sink.remember`."""
-        await self._store.remember(self._channel, key, value, ttl)
+        with _store_away():
+            await self._store.remember(self._channel, key, value, ttl)
 
     async def rekey(self, old_chat: str, new_chat: str) -> None:
         """See `channels.adapter.Sink.rekey`."""
-        await self._store.rekey(self._channel, old_chat, new_chat)
+        with _store_away():
+            await self._store.rekey(self._channel, old_chat, new_chat)
+
+
+@contextmanager
+def _store_away() -> Iterator[None]:
+    """What adapters know of a store that cannot be used, whether it was to be read or written."""
+    try:
+        yield
+    except StoreError as error:
+        raise StoreAway(str(error)) from error
 
 
 async def verdict_on(inbound: Inbound, policy: Policy, store: Store) -> Verdict:

@@ -10,12 +10,14 @@ import asyncio
 import os
 import socket
 import uuid
+from collections import Counter
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 
 import structlog
 
-from channels.adapter import Health
+from channels.adapter import ChannelState, Health
 from channels.clock import Clock, wait_until
 from channels.inbox import Inbox
 from channels.observe import Metrics
@@ -29,12 +31,13 @@ __all__ = ["ChannelManager", "ManagedChannel", "_merge_stream_text"]
 
 log = structlog.get_logger(__name__)
 
-_ROUND = 1.0  # seconds between two looks at who owns what
+_ROUND = 0.5  # seconds between two looks at who owns what; the database is asked only for what others own
 _RENEW_EVERY = LEASE_SECONDS / 3
 _COUNT_EVERY = 5.0
 _PRUNE_EVERY = 3600.0
 _KEEP_INBOUND_KEYS = 3 * 86_400.0  # seconds; longer than any platform's redelivery (Telegram: 24 h, Feishu: 7.1 h)
-_SHUTDOWN = 8.0  # seconds for all channels to be handed over
+_SHUTDOWN = 11.0  # seconds for all channels to be handed over: ops in flight 5, adapters 5
+_LAST_RENEWAL = 2.0
 
 _here: set[str] = set()
 """The replicas that live in this process."""
@@ -66,7 +69,7 @@ class ChannelManager:
         *,
         keep_seconds: float,
     ) -> None:
-        self.replica = f"{socket.gethostname()}:{os.getpid()}:{uuid.uuid4().hex[:8]}"
+        self.replica = f"{_host()}:{os.getpid()}:{uuid.uuid4().hex[:8]}"
         self._channels = channels
         self._store = store
         self._clock = clock
@@ -76,10 +79,8 @@ class ChannelManager:
         self._wake = asyncio.Event()
         self._shutting_down = False
         self._renewed_at = -LEASE_SECONDS
-        self._counted_at = 0.0
-        self._pruned_at = 0.0
         self._replicas: list[str] = []
-        self._others: dict[str, str | None] = {}
+        self._owners: dict[str, str | None] = {}
 
     def health(self) -> Mapping[str, Health]:
         """The state of every channel, as far as this replica knows it."""
@@ -87,7 +88,7 @@ class ChannelManager:
 
     def owner_of(self, channel: str) -> str | None:
         """Which replica owns the channel, as last seen."""
-        return self.replica if channel in self._owned else self._others.get(channel)
+        return self.replica if channel in self._owned else self._owners.get(channel)
 
     @property
     def replicas(self) -> list[str]:
@@ -98,20 +99,23 @@ class ChannelManager:
         """Own channels until `shut_down`; then hand all of them over. A lost store is waited for, not fatal."""
         unsubscribe = self._store.subscribe(self._woken)
         _here.add(self.replica)
+        housekeeping = asyncio.create_task(self._keep_house(), name="housekeeping")
         try:
             await self._depose_dead_neighbours()
             while not self._shutting_down:
+                self._wake.clear()
                 try:
                     await self._round()
                 except StoreError as error:
                     log.warning("the store is away", cause=str(error))
                 except Exception:
                     log.exception("looking after the channels failed; trying again")
-                self._wake.clear()
                 await wait_until(self._clock, self._clock.now() + _ROUND, self._wake)
         finally:
             unsubscribe()
+            housekeeping.cancel()
             await self._hand_everything_over()
+            await asyncio.gather(housekeeping, return_exceptions=True)
             _here.discard(self.replica)
 
     def shut_down(self) -> None:
@@ -132,45 +136,54 @@ class ChannelManager:
             self._replicas = await self._store.heartbeat(self.replica)
             await self._renew_leases()
             self._renewed_at = now
+        if len(self._owned) < len(self._channels):
+            self._owners = await self._store.owners(list(self._channels))
+            if any(owner is None for name, owner in self._owners.items() if name not in self._owned):
+                self._replicas = await self._store.heartbeat(self.replica)  # a dead owner must not count any more
+        else:
+            self._owners = dict.fromkeys(self._channels, self.replica)
         share = self._share()
         for name in sorted(self._owned)[share:]:
-            self._owned[name].owner.halt()  # a replica has joined; `_reap` releases the lease once it is handed over
+            self._owned[name].owner.halt()  # a replica has joined; `_work` releases the lease once it is handed over
         if len(self._owned) < share:
             await self._acquire(share)
-        if now - self._counted_at >= _COUNT_EVERY:
-            self._counted_at = now
-            await self._count()
-        if now - self._pruned_at >= _PRUNE_EVERY and self._replicas[:1] == [self.replica]:
-            self._pruned_at = now
-            await self._store.prune(
-                turns_before=now - self._keep_seconds, inbounds_before=now - max(_KEEP_INBOUND_KEYS, self._keep_seconds)
-            )
 
     def _share(self) -> int:
-        """How many channels this replica should own: even shares, the remainder to the first replicas."""
+        """How many channels this replica should own: even shares, one more for those that own the most already."""
         if self.replica not in self._replicas:
             return 0
+        holdings = Counter(self._owners.values())
         each, left = divmod(len(self._channels), len(self._replicas))
-        return each + (1 if self._replicas.index(self.replica) < left else 0)
+        favoured = sorted(self._replicas, key=lambda replica: (-holdings[replica], replica))[:left]
+        return each + (1 if self.replica in favoured else 0)
 
     async def _renew_leases(self) -> None:
-        for owned in list(self._owned.values()):
-            asked_at = self._clock.now()
-            try:
-                owned.owner.renewed(await self._store.renew(owned.owner.current_lease, ttl=LEASE_SECONDS), asked_at)
-            except LostLease:
-                log.error("lost a channel to another replica", channel=owned.owner.channel)
-                owned.owner.lose()
+        """All at once, so that one that waits for a lock does not hold up the others. Raises `StoreError`."""
+        renewals = [self._renew(owned.owner) for owned in self._owned.values()]
+        for error in await asyncio.gather(*renewals, return_exceptions=True):
+            if error is not None:
+                raise error
+
+    async def _renew(self, owner: ChannelOwner) -> None:
+        asked_at = self._clock.now()
+        try:
+            owner.renewed(await self._store.renew(owner.current_lease, ttl=LEASE_SECONDS), asked_at)
+        except LostLease:
+            log.error("lost a channel to another replica", channel=owner.channel)
+            owner.lose()
 
     async def _acquire(self, share: int) -> None:
-        self._others = await self._store.owners(list(self._channels))
         for name in sorted(self._channels):
             if len(self._owned) >= share:
                 return
-            if name in self._owned or self._others.get(name) not in (None, self.replica):
+            if name in self._owned or self._owners.get(name) not in (None, self.replica):
                 continue
             asked_at = self._clock.now()
             lease = await self._store.acquire(name, self.replica, ttl=LEASE_SECONDS)
+            if lease is not None and self._owners.get(name) == self.replica:
+                # It was ours before, and writes of then may still be on their way: the next epoch shuts them out.
+                await self._store.release(lease)
+                lease = await self._store.acquire(name, self.replica, ttl=LEASE_SECONDS)
             if lease is not None:
                 self._own(lease, asked_at)
 
@@ -191,6 +204,8 @@ class ChannelManager:
             return
         except Exception:
             log.exception("channel ended unexpectedly; it is taken up again", channel=owner.channel)
+        finally:
+            self._channels[owner.channel].inbox.report(ChannelState.STARTING, "waits for an owner")
         try:
             await self._store.release(owner.current_lease)
         except StoreError as error:
@@ -200,9 +215,12 @@ class ChannelManager:
         self._owned = {name: owned for name, owned in self._owned.items() if not owned.task.done()}
 
     async def _hand_everything_over(self) -> None:
+        tasks = [owned.task for owned in self._owned.values()]
+        with suppress(StoreError, TimeoutError):
+            async with asyncio.timeout(_LAST_RENEWAL):  # nobody else may come in while the channels are handed over
+                await self._renew_leases()
         for owned in self._owned.values():
             owned.owner.halt()
-        tasks = [owned.task for owned in self._owned.values()]
         if tasks:
             _, late = await asyncio.wait(tasks, timeout=_SHUTDOWN)
             for task in late:
@@ -223,6 +241,25 @@ class ChannelManager:
         except StoreError as error:
             log.warning("the store is away", cause=str(error))
 
+    async def _keep_house(self) -> None:
+        """Count and prune, apart from the rounds: however long it takes, the leases are renewed in time."""
+        pruned_at = 0.0
+        while True:
+            try:
+                await self._count()
+                if self._clock.now() - pruned_at >= _PRUNE_EVERY and self._replicas[:1] == [self.replica]:
+                    pruned_at = self._clock.now()
+                    await self._prune(pruned_at)
+            except StoreError as error:
+                log.warning("the store is away", cause=str(error))
+            except Exception:
+                log.exception("housekeeping failed; it is tried again")
+            await self._clock.sleep(_COUNT_EVERY)
+
+    async def _prune(self, now: float) -> None:
+        keys_before = now - max(_KEEP_INBOUND_KEYS, self._keep_seconds)
+        await self._store.prune(turns_before=now - self._keep_seconds, inbounds_before=keys_before)
+
     async def _count(self) -> None:
         for counts in await self._store.counts():
             if counts.channel in self._channels:
@@ -231,13 +268,22 @@ class ChannelManager:
                 self._metrics.dead_letters.labels(counts.channel).set(counts.dead)
 
 
+def _host() -> str:
+    """Names where process numbers mean the same. Containers may share a host name, but not their numbers."""
+    try:
+        numbers = os.readlink("/proc/self/ns/pid").strip("pid:[]")
+    except OSError:
+        numbers = "0"
+    return f"{socket.gethostname()}/{numbers}"
+
+
 def _is_dead_neighbour(replica: str) -> bool:
     host, _, rest = replica.partition(":")
     pid, _, _ = rest.partition(":")
-    if host != socket.gethostname() or not pid.isdigit():
+    if host != _host() or not pid.isdigit():
         return False
     if int(pid) == os.getpid():
-        return replica not in _here  # a container starts again with the same number: the earlier one is gone
+        return replica not in _here  # an earlier process had the same number
     try:
         os.kill(int(pid), 0)
     except ProcessLookupError:

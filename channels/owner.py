@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
 
 import structlog
 
@@ -26,6 +27,7 @@ _CLAIM_AT_ONCE = 50
 _NET = 5.0  # seconds after which an owner looks for work although nobody woke it
 _STORE_RETRY = 1.0
 _CRASHES = 3  # unexpected errors after which a turn is given up instead of tried again
+_UNEXPECTED = "failed unexpectedly; see the log"
 _HANDOVER = 5.0  # seconds for ops in flight when the channel is handed over
 
 
@@ -100,18 +102,34 @@ class ChannelOwner:
             asyncio.create_task(self._parts.pacer.run(), name=f"pacer-{self.channel}"),
             asyncio.create_task(self._adapter.start(), name=f"start-{self.channel}"),
             asyncio.create_task(self._handle_controls(), name=f"controls-{self.channel}"),
+            asyncio.create_task(self._watch_lease(), name=f"lease-{self.channel}"),
         ]
         for task in background:
             task.add_done_callback(self._background_ended)
         self._parts.metrics.owned.labels(self.channel).set(1)
+        claiming = asyncio.create_task(self._resume_and_claim(), name=f"claim-{self.channel}")
+        halted = asyncio.create_task(self._halted.wait(), name=f"halted-{self.channel}")
         try:
-            await self._resume_unfinished()
-            await self._claim_until_halted()
+            # A store that does not answer must not keep a channel whose lease has run out.
+            await asyncio.wait({claiming, halted}, return_when=asyncio.FIRST_COMPLETED)
         finally:
-            await self._hand_over(background)
+            await self._hand_over([*background, claiming, halted])
             self._parts.metrics.owned.labels(self.channel).set(0)
         if self._lost is not None:
             raise self._lost
+        if not claiming.cancelled():
+            claiming.result()
+
+    async def _watch_lease(self) -> None:
+        """Give the channel up when its lease could not be renewed in time, whatever else is waited for."""
+        while (left := self._safe_until - self._clock.now()) > 0:
+            await self._clock.sleep(left)
+        self._lost = self._lost or LostLease(f"the lease of {self.channel} could not be renewed in time")
+        self.halt()
+
+    async def _resume_and_claim(self) -> None:
+        await self._resume_unfinished()
+        await self._claim_until_halted()
 
     async def _resume_unfinished(self) -> None:
         while not self._halted.is_set():
@@ -177,9 +195,11 @@ class ChannelOwner:
 
     def carry(self, turn: Turn) -> None:
         """Start carrying a turn, unless it is being carried already."""
-        if turn.id in self._carriers or self._halted.is_set():
-            return
-        carrier = TurnCarrier(turn, self._parts, self)
+        if turn.id not in self._carriers and not self._halted.is_set():
+            self._start(TurnCarrier(turn, self._parts, self))
+
+    def _start(self, carrier: TurnCarrier) -> None:
+        turn = carrier.turn
         self._carriers[turn.id] = carrier
         task = asyncio.create_task(self._carry(carrier), name=f"carry-{turn.id}")
         self._tasks.add(task)
@@ -200,26 +220,41 @@ class ChannelOwner:
         except Exception:
             # A fault of ours must neither lose the question nor hold up its conversation for ever.
             log.exception("turn failed unexpectedly", channel=self.channel, turn=turn.id)
-            await self._after_crash(turn)
+            await self._after_crash(carrier)
         finally:
-            self._carriers.pop(turn.id, None)
+            if self._carriers.get(turn.id) is carrier:
+                del self._carriers[turn.id]
             self.wake()
 
-    async def _after_crash(self, turn: Turn) -> None:
+    async def _after_crash(self, carrier: TurnCarrier) -> None:
+        """Try again, a few times; then tell the reader, and if that fails too, leave a dead letter at least."""
+        turn = carrier.turn
         crashes = self._crashes[turn.id] = self._crashes.get(turn.id, 0) + 1
-        try:
-            if crashes >= _CRASHES:
-                await self._store.finish(self.lease(), turn.id, TurnState.DEAD, "failed unexpectedly; see the log")
-                self._crashes.pop(turn.id, None)
+        pause = 2.0**crashes
+        while not await wait_until(self._clock, self._clock.now() + pause, self._halted):
+            try:
+                again = await self._store.turn(turn.id)
+                if again is None or not again.state.is_open:
+                    return
+                if crashes >= _CRASHES and (again.final is not None or crashes > _CRASHES):
+                    await self._store.finish(self.lease(), turn.id, TurnState.DEAD, _UNEXPECTED)
+                    self._crashes.pop(turn.id, None)
+                    return
+                last_words = crashes == _CRASHES
+                if last_words:
+                    final = carrier.failed_view("Something went wrong inside the bridge. /retry asks again.")
+                    await self._store.save_final(self.lease(), turn.id, final, None, _UNEXPECTED)
+                    again = replace(again, state=TurnState.FINAL, final=final)
+            except LostLease as error:
+                self._lost = self._lost or error
+                self.halt()
                 return
-            await self._clock.sleep(2.0**crashes)
-            again = await self._store.turn(turn.id)
-        except (StoreError, LostLease) as error:
-            log.warning("turn left for later", channel=self.channel, turn=turn.id, cause=str(error))
+            except StoreError as error:
+                log.warning("the store is away; the turn waits", channel=self.channel, turn=turn.id, cause=str(error))
+                pause = _STORE_RETRY
+                continue
+            self._start(TurnCarrier(again, self._parts, self, last_words=last_words))
             return
-        if again is not None and again.state.is_open:
-            self._carriers.pop(turn.id, None)
-            self.carry(again)
 
     def _background_ended(self, task: asyncio.Task[None]) -> None:
         if task.cancelled() or task.exception() is None:
@@ -229,7 +264,7 @@ class ChannelOwner:
         )
         self._inbox.report(ChannelState.FAILED, "an internal error; see the log")
 
-    async def _hand_over(self, background: list[asyncio.Task[None]]) -> None:
+    async def _hand_over(self, background: Sequence[asyncio.Task[object]]) -> None:
         for carrier in self.live():
             carrier.halt()
         running = set(self._tasks)

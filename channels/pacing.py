@@ -110,7 +110,13 @@ class Pacer:
                 continue
             if claimant.held_until > now:
                 waiter.block(claimant.held_until, for_budget=True)
-            elif ops := claimant.offers(now):
+                continue
+            try:
+                ops = claimant.offers(now)
+            except Exception as error:  # noqa: BLE001 - a reply that cannot be planned must not stop all others
+                waiter.admitted.set_exception(error)
+                continue
+            if ops:
                 ready.append((ops[0].urgency, claimant.stale_since, order, waiter, ops))
             else:
                 waiter.block(math.inf, for_budget=False)

@@ -38,6 +38,7 @@ from channels.clock import Clock
 from channels.faults import point
 from channels.model import View
 from channels.pacing import Pacer
+from channels.permit import permitted
 from channels.store.records import LostLease, StoreError
 
 log = structlog.get_logger(__name__)
@@ -172,7 +173,7 @@ class Reply:
         started = self._clock.now()
         outcome: Outcome
         try:
-            outcome = await self._surface.perform(op)
+            outcome = await permitted(self._surface.perform(op), self._permit)
         except Failure as failure:
             outcome = failure
         point(f"performed-{'create' if op.creates else 'change'}")

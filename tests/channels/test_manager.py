@@ -1,0 +1,402 @@
+"""Replicas that share the channels of one database: shared evenly, handed over in order, taken over when one dies."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import AsyncIterator, Awaitable, Callable
+
+import pytest
+
+from channels import owner
+from channels.adapter import ChannelState
+from channels.owner import LEASE_SECONDS
+from channels.store.records import Lease, LostLease, StoreError, TurnState
+from tests.channels.replicas import Replica, World
+from tests.clock import ManualClock
+from tests.databases import postgres, postgres_url, shared_database
+from tests.scripted import Act, Pause, Say
+
+__all__ = ["postgres", "postgres_url", "shared_database"]
+
+TAKEOVER = 15.0
+"""Seconds after which somebody else has taken up the work of a dead replica."""
+NINE = [f"channel-{number}" for number in range(1, 10)]
+ANSWER = " ".join(f"word{number}" for number in range(40))
+SLOWLY = Say(ANSWER, size=4, pace=0.5)
+"""Half a minute or so of growing text."""
+
+OpenWorld = Callable[..., Awaitable[World]]
+
+
+@pytest.fixture
+async def open_world(postgres_url: str) -> AsyncIterator[OpenWorld]:
+    worlds: list[World] = []
+
+    async def open_(*script: Act, channels: list[str] | None = None) -> World:
+        worlds.append(World(postgres_url, ManualClock(), channels or ["one"], *script))
+        return worlds[-1]
+
+    yield open_
+    for world in worlds:
+        await world.close()
+
+
+async def asked(world: World, replica: Replica, channel: str = "one", chat: str = "room") -> None:
+    """Somebody has asked, and the answer has begun to grow."""
+    await replica.hear(channel, "a question", chat)
+    await world.until(lambda: len(world.text(channel, chat)) > 10, 20.0)
+
+
+def lease_of(replica: Replica, channel: str = "one") -> Lease:
+    return replica.manager._owned[channel].owner.current_lease
+
+
+def answered(world: World, channel: str = "one", chat: str = "room") -> bool:
+    return world.text(channel, chat) == ANSWER
+
+
+async def all_done(world: World, replica: Replica) -> None:
+    """Nothing waits, nothing is open, nobody was asked twice and nothing against the platform's rules was done."""
+    await world.pass_time(2.0)
+    assert [counts for counts in await replica.store.counts() if counts.waiting or counts.open_turns] == []
+    turns = Counter(run.request.turn for run in world.gateway.runs)
+    assert set(turns.values()) <= {1}, "a question was asked twice"
+    broken = [rule for chats in world.papers.values() for paper in chats.values() for rule in paper.broken]
+    assert broken == []
+
+
+# ---------------------------------------------------------------- sharing
+
+
+async def test_channels_are_shared_evenly_as_replicas_join_and_leave(open_world: OpenWorld) -> None:
+    world = await open_world(channels=NINE)
+    first = await world.join("first")
+    await world.until(lambda: world.shares() == [9], 5.0)
+    await world.join("second")
+    await world.until(lambda: world.is_shared_out, 10.0)
+    assert sorted(world.shares()) == [4, 5]
+    await world.join("third")
+    await world.until(lambda: world.is_shared_out, 10.0)
+    assert world.shares() == [3, 3, 3]
+    await first.stop()
+    await world.until(lambda: world.is_shared_out, 10.0)
+    assert sorted(world.shares()) == [4, 5]
+
+
+async def test_what_is_shared_out_stays_where_it_is(open_world: OpenWorld) -> None:
+    world = await open_world(channels=NINE[:4])
+    for name in ("first", "second", "third"):
+        await world.join(name)
+    await world.until(lambda: world.is_shared_out, 15.0)
+    before = world.owners()
+    await world.pass_time(60.0)
+    assert world.owners() == before
+
+
+async def test_a_joining_replica_gets_its_share_and_goes_on_with_the_same_answers(open_world: OpenWorld) -> None:
+    world = await open_world(SLOWLY, channels=["one", "two"])
+    first = await world.join("first")
+    for channel in ("one", "two"):
+        await asked(world, first, channel)
+    second = await world.join("second")
+    took = await world.until(lambda: world.is_shared_out, 10.0)
+    assert took < 7.0, "one heartbeat, and one look"
+    await world.until(lambda: answered(world, "one") and answered(world, "two"), 60.0)
+    assert sorted(tuple(world.writers(channel)) for channel in ("one", "two")) == [("first",), ("first", "second")]
+    await all_done(world, second)
+
+
+async def test_a_joining_replica_takes_nothing_that_would_not_make_the_shares_more_even(open_world: OpenWorld) -> None:
+    world = await open_world(channels=NINE[:5])
+    await world.join("first")
+    second = await world.join("second")
+    await world.until(lambda: world.is_shared_out, 15.0)
+    before = world.owners()
+    third = await world.join("third")
+    await world.until(lambda: world.is_shared_out, 15.0)
+    assert sorted(world.shares()) == [1, 2, 2]
+    assert [channel for channel, owners in world.owners().items() if owners != before[channel]] == third.owned
+    assert len(second.owned) == 2
+
+
+# ---------------------------------------------------------------- death
+
+
+@pytest.mark.parametrize("since_renewal", [0.0, 1.3, 2.6, 3.9])
+async def test_a_dead_owner_is_replaced_within_15_seconds(open_world: OpenWorld, since_renewal: float) -> None:
+    world = await open_world(SLOWLY)
+    first = await world.join("first")
+    await asked(world, first)
+    second = await world.join("second")
+    renewed_until = lease_of(first).expires_at
+    await world.until(lambda: lease_of(first).expires_at > renewed_until, 5.0)
+    await world.pass_time(since_renewal)
+    died_at = world.clock.now()
+    await first.die()
+    assert await world.until(lambda: world.last_written(second) > died_at, 30.0) <= TAKEOVER
+    await world.until(lambda: answered(world), 60.0)
+    await all_done(world, second)
+
+
+async def test_the_channels_of_a_dead_replica_are_shared_out_among_the_others(open_world: OpenWorld) -> None:
+    world = await open_world(channels=NINE)
+    replicas = [await world.join(name) for name in ("first", "second", "third")]
+    await world.until(lambda: world.is_shared_out, 15.0)
+    await replicas[1].die()
+    await world.until(lambda: world.is_shared_out, TAKEOVER)
+    assert sorted(world.shares()) == [4, 5]
+
+
+async def test_a_paused_owner_is_replaced_and_writes_nothing_when_it_wakes(open_world: OpenWorld) -> None:
+    world = await open_world(SLOWLY)
+    first = await world.join("first")
+    await asked(world, first)
+    second = await world.join("second")
+    await world.pass_time(1.0)
+    first.clock.pause()
+    paused_at = world.clock.now()
+    await world.until(lambda: second.owned == ["one"] and world.last_written(second) > paused_at, TAKEOVER)
+    assert world.last_written(first) <= paused_at
+    first.clock.resume()
+    await world.idle()
+    assert first.owned == []
+    assert world.last_written(first) <= paused_at
+    await world.until(lambda: answered(world), 60.0)
+    assert world.writers("one") == ["first", "second"]
+    await all_done(world, first)
+
+
+async def test_a_call_that_was_under_way_at_the_pause_does_not_arrive_after_it(open_world: OpenWorld) -> None:
+    world = await open_world(SLOWLY)
+    first = await world.join("first")
+    await asked(world, first)
+    second = await world.join("second")
+    connected: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+    first.adapters["one"].pens_down = lambda: connected
+    await world.pass_time(2.0)  # a call waits for its connection
+    first.clock.pause()
+    paused_at = world.clock.now()
+    await world.until(lambda: world.last_written(second) > paused_at, TAKEOVER)
+    first.clock.resume()
+    connected.set_result(None)
+    await world.until(lambda: answered(world), 60.0)
+    assert world.writers("one") == ["first", "second"]
+
+
+async def test_an_owner_that_cannot_renew_goes_on_while_its_lease_is_safe_and_stops_before_it_ends(
+    open_world: OpenWorld,
+) -> None:
+    world = await open_world(Say(ANSWER, size=2, pace=1.0))  # a sheet of paper lasts longer than the lease
+    first = await world.join("first")
+    await asked(world, first)
+    second = await world.join("second")
+    await world.pass_time(0.5)
+    lost_at = world.clock.now()
+    first.lose_the_database()
+    expires_at = lease_of(first).expires_at
+    await world.until(lambda: bool(world.last_written(second)), TAKEOVER)
+    assert lost_at + 3.0 < world.last_written(first) < expires_at - 1.0
+    assert expires_at <= lost_at + LEASE_SECONDS
+    await world.until(lambda: answered(world), 180.0)
+    first.find_the_database()
+    await world.pass_time(10.0)
+    assert world.is_shared_out
+    await all_done(world, first)
+
+
+@pytest.mark.parametrize("busy", [True, False], ids=["busy", "idle"])
+async def test_an_owner_whose_database_does_not_answer_stops_everything_before_its_lease_ends(
+    open_world: OpenWorld, busy: bool
+) -> None:
+    world = await open_world(Say(ANSWER, size=2, pace=1.0))
+    first = await world.join("first")
+    if busy:
+        await asked(world, first)
+    await world.pass_time(4.5)
+    expires_at = lease_of(first).expires_at
+    first.mute_the_database()
+    await world.until(lambda: first.adapters["one"].stopped_at is not None, LEASE_SECONDS)
+    assert first.adapters["one"].stopped_at is not None
+    assert max(first.adapters["one"].stopped_at, world.last_written(first)) < expires_at - 1.0
+
+
+async def test_the_only_replica_takes_its_channel_up_again_when_the_database_is_back(open_world: OpenWorld) -> None:
+    world = await open_world(SLOWLY)
+    first = await world.join("first")
+    await asked(world, first)
+    epoch = lease_of(first).epoch
+    first.lose_the_database()
+    await world.pass_time(LEASE_SECONDS - 1.0)
+    assert first.owned == []
+    first.find_the_database()  # within the lease, which is still in its name
+    await world.until(lambda: first.owned == ["one"], 3.0)
+    assert lease_of(first).epoch > epoch, "writes of then must be shut out"
+    await world.until(lambda: answered(world), 60.0)
+    await all_done(world, first)
+
+
+async def test_what_an_outdated_owner_writes_is_refused_by_the_database(open_world: OpenWorld) -> None:
+    world = await open_world(SLOWLY)
+    first = await world.join("first")
+    await asked(world, first)
+    lease = lease_of(first)
+    (turn,) = await first.store.unfinished(lease)
+    await first.die()
+    second = await world.join("second")
+    await world.until(lambda: second.owned == ["one"], TAKEOVER)
+    first.find_the_database()
+    for write in (
+        first.store.finish(lease, turn.id, TurnState.DEAD),
+        first.store.save_shown(lease, turn.id, {}, []),
+        first.store.renew(lease),
+    ):
+        with pytest.raises(LostLease):
+            await write
+    await world.until(lambda: answered(world), 60.0)
+    await all_done(world, second)
+
+
+# ---------------------------------------------------------------- leaving
+
+
+async def test_a_replica_that_stops_hands_over_at_once_and_the_answer_grows_on(open_world: OpenWorld) -> None:
+    world = await open_world(SLOWLY)
+    first = await world.join("first")
+    await asked(world, first)
+    second = await world.join("second")
+    await world.pass_time(1.0)
+    stopped_at = world.clock.now()
+    await first.stop()
+    assert world.clock.now() - stopped_at < 1.0
+    assert await second.store.owners(["one"]) == {"one": None}
+    assert await world.until(lambda: world.last_written(second) > stopped_at, 10.0) < 3.0
+    await world.until(lambda: answered(world), 60.0)
+    assert world.writers("one") == ["first", "second"]
+    await all_done(world, second)
+
+
+async def test_a_call_in_flight_may_end_before_the_channel_is_handed_over(open_world: OpenWorld) -> None:
+    world = await open_world(SLOWLY)
+    first = await world.join("first")
+    await asked(world, first)
+    first.adapters["one"].pens_down = lambda: asyncio.ensure_future(first.clock.sleep(3.0))
+    await world.pass_time(1.0)
+    before = world.last_written(first)
+    stopping_at = world.clock.now()
+    await first.stop()
+    assert stopping_at < world.last_written(first) <= stopping_at + 3.0
+    assert world.last_written(first) > before
+    assert first.adapters["one"].stopped_at is not None
+    assert first.adapters["one"].stopped_at >= world.last_written(first), "receiving ends last"
+    second = await world.join("second")
+    await world.until(lambda: answered(world), 60.0)
+    await all_done(world, second)
+
+
+async def test_a_call_that_never_ends_does_not_keep_a_replica_from_stopping(
+    open_world: OpenWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(owner, "_HANDOVER", 0.3)
+    world = await open_world(SLOWLY)
+    first = await world.join("first")
+    await asked(world, first)
+    first.adapters["one"].pens_down = asyncio.get_running_loop().create_future
+    await world.pass_time(2.0)
+    async with asyncio.timeout(5.0):  # real seconds, as for a person who waits
+        first.manager.shut_down()
+        await first._running
+    assert await first.store.owners(["one"]) == {"one": None}
+    second = await world.join("second")
+    await world.until(lambda: answered(world), 60.0)
+    await all_done(world, second)
+
+
+# ---------------------------------------------------------------- waking
+
+
+async def test_what_any_replica_accepts_starts_at_once_at_the_owner(open_world: OpenWorld) -> None:
+    world = await open_world(Say("hello", pace=0.0), channels=["one", "two"])
+    for name in ("first", "second"):
+        await world.join(name)
+    await world.until(lambda: world.is_shared_out, 15.0)
+    now = world.clock.now()
+    for replica in world.replicas:
+        (other,) = set(world.channels) - set(replica.owned)
+        await replica.hear(other, "a question")
+    async with asyncio.timeout(10.0):  # time stands still: nothing but a wake can start it
+        while len(world.gateway.runs) < 2:  # noqa: ASYNC110 - two processes' worth of sockets and threads work on it
+            await asyncio.sleep(0.005)
+    assert world.clock.now() == now
+    await world.pass_time(2.0)
+    assert [world.text(channel) for channel in world.channels] == ["hello", "hello"]
+
+
+# ---------------------------------------------------------------- what others see
+
+
+async def test_every_replica_knows_who_owns_what_also_after_a_takeover(open_world: OpenWorld) -> None:
+    world = await open_world(channels=["one", "two"])
+    first = await world.join("first")
+    await world.until(lambda: len(first.owned) == 2, 5.0)
+    second = await world.join("second")
+    await world.until(lambda: world.is_shared_out, 10.0)
+    await world.pass_time(2.0)
+    for channel, (name,) in world.owners().items():
+        known_as = next(replica.manager.replica for replica in world.replicas if replica.name == name)
+        assert {replica.manager.owner_of(channel) for replica in world.replicas} == {known_as}
+    (given_up,) = second.owned
+    assert first.manager.health()[given_up].state is ChannelState.STARTING, "what it was there says nothing any more"
+    await second.die()
+    await world.until(lambda: len(first.owned) == 2, TAKEOVER)
+    assert {first.manager.owner_of(channel) for channel in world.channels} == {first.manager.replica}
+
+
+async def test_housekeeping_that_takes_for_ever_does_not_cost_a_lease(
+    open_world: OpenWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def never(**_: object) -> int:
+        await asyncio.Event().wait()
+        return 0
+
+    world = await open_world(SLOWLY)
+    first = Replica(world, "first")
+    world.replicas.append(first)
+    await first.start()
+    monkeypatch.setattr(first.store, "prune", never)
+    await asked(world, first)
+    await world.pass_time(3 * LEASE_SECONDS)
+    assert world.writers("one") == ["first"]
+    assert answered(world)
+    assert lease_of(first).epoch == 1
+
+
+async def test_leases_are_renewed_although_one_of_them_waits_for_a_lock(
+    open_world: OpenWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world = await open_world(SLOWLY, channels=["one", "two"])
+    first = await world.join("first")
+    await asked(world, first, "two")
+    renew = first.store.renew
+
+    async def slowly(lease: object, ttl: float = LEASE_SECONDS) -> object:
+        if getattr(lease, "channel", "") == "one":
+            await first.clock.sleep(5.0)
+            raise StoreError("waited for a lock")
+        return await renew(lease, ttl)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(first.store, "renew", slowly)
+    await world.until(lambda: answered(world, "two"), 60.0)
+    assert world.writers("two") == ["first"]
+    assert lease_of(first, "two").epoch == 1
+
+
+async def test_pause_and_answer_need_no_words_in_between(open_world: OpenWorld) -> None:
+    world = await open_world(Pause(8.0), Say("late", pace=0.0))
+    first = await world.join("first")
+    await first.hear("one", "a question")
+    await world.pass_time(2.0)
+    second = await world.join("second")
+    await first.stop()
+    await world.until(lambda: world.text("one") == "late", 30.0)
+    await all_done(world, second)

@@ -1,0 +1,187 @@
+"""The platforms as the kill tests see them: how a person asks there, and what they read afterwards."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import uuid
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import httpx
+from pydantic import JsonValue
+
+from adapters.web.guard import REQUEST_HEADER
+from tests.adapters.web.page_model import PageModel
+from tests.emulators.telegram import TelegramEmulator
+from tests.recovery.counting_graph import PIECES
+
+_WORD = re.compile(r"\bw\d+\b|\bend\b")
+
+
+class Column(ABC):
+    """One platform. `sends_may_double`: the points at which a kill leaves a message that nobody can know of."""
+
+    name: str
+    sends_may_double: frozenset[str] = frozenset()
+
+    @abstractmethod
+    async def start(self, folder: Path) -> None: ...
+
+    @abstractmethod
+    async def stop(self) -> None: ...
+
+    @abstractmethod
+    def settings(self) -> dict[str, JsonValue]:
+        """The channel's part of the configuration file."""
+
+    def environment(self) -> Mapping[str, str]:
+        return {}
+
+    @abstractmethod
+    async def ask(self, url: str) -> None:
+        """A person asks; the bridge at `url` may die before it can answer."""
+
+    async def restarted(self, url: str) -> None:  # noqa: B027 - most platforms redeliver by themselves
+        """The bridge is there again, at `url`."""
+
+    @abstractmethod
+    async def answers(self) -> list[str]:
+        """The bot's messages as the person reads them now."""
+
+    @abstractmethod
+    async def left_open(self) -> list[str]:
+        """What still claims to be in progress."""
+
+    def broken_rules(self) -> list[str]:
+        return []
+
+    async def result(self, point: str) -> str | None:
+        """What the person is left with after a kill at `point`; None while it is not what it must become."""
+        texts, left_open = await self.answers(), await self.left_open()
+        if is_whole(texts):
+            return None if left_open else "complete, once"
+        if point in self.sends_may_double and is_whole_beside_a_torn_send(texts):
+            # The torn message cannot be changed any more: its id died with the process that sent it.
+            return None if len(left_open) > 1 else "complete, beside a torn send"
+        return None
+
+
+WHOLE = [piece.strip() for piece in PIECES]
+
+
+def is_whole(texts: Sequence[str]) -> bool:
+    """Whether the messages are the answer, complete and once."""
+    return [word for text in texts for word in _WORD.findall(text)] == WHOLE
+
+
+def is_whole_beside_a_torn_send(texts: Sequence[str]) -> bool:
+    """Whether the messages are the answer and one more, with which a killed process had begun it."""
+    for index, text in enumerate(texts):
+        words = _WORD.findall(text)
+        if words == WHOLE[: len(words)] and is_whole([*texts[:index], *texts[index + 1 :]]):
+            return True
+    return False
+
+
+class WebColumn(Column):
+    """The page in a browser: it repeats what was not accepted, under the same id."""
+
+    name = "web"
+
+    def __init__(self) -> None:
+        self._client = httpx.AsyncClient(headers={REQUEST_HEADER: "1"}, timeout=10)
+        self._message = str(uuid.uuid4())
+        self._url = ""
+
+    async def start(self, folder: Path) -> None:
+        self._folder = folder
+
+    async def stop(self) -> None:
+        await self._client.aclose()
+
+    def settings(self) -> dict[str, JsonValue]:
+        return {"platform": "web", "store": f"sqlite:///{self._folder / 'web.db'}"}
+
+    async def ask(self, url: str) -> None:
+        self._url = url
+        await self._send()
+
+    async def restarted(self, url: str) -> None:
+        self._url = url
+        await self._send()
+
+    async def _send(self) -> None:
+        """As the page does: again and again until the bridge has taken it, or is gone."""
+        data = {"id": self._message, "text": "count"}
+        try:
+            while True:
+                page = await self._client.get(f"{self._url}/")
+                sent = await self._client.post(f"{self._url}/messages", data=data, headers={"origin": self._url})
+                if page.is_success and sent.is_success:
+                    return
+                await asyncio.sleep(0.05)
+        except httpx.HTTPError:
+            pass
+
+    async def _page(self) -> PageModel:
+        model = PageModel()
+        async with self._client.stream("GET", f"{self._url}/events") as response:
+            event: dict[str, str] = {}
+            async for line in response.aiter_lines():
+                name, _, value = line.partition(": ")
+                event[name] = value
+                if not line and "data" in event:
+                    model.take_raw(event.get("id", ""), event.get("event", ""), event["data"])
+                    break
+        return model
+
+    async def answers(self) -> list[str]:
+        return [entry.text for entry in (await self._page()).in_order if entry.kind == "reply"]
+
+    async def left_open(self) -> list[str]:
+        return [entry.phase for entry in (await self._page()).in_order if entry.live]
+
+
+class TelegramColumn(Column):
+    """A private chat, by long polling."""
+
+    name = "telegram"
+    # The Bot API has no key that makes a send repeatable: killed after the platform took it, it is sent once more.
+    sends_may_double = frozenset({"performed-create"})
+
+    async def start(self, folder: Path) -> None:
+        from channels.clock import SystemClock
+
+        self._emulator = TelegramEmulator(SystemClock())
+        await self._emulator.start()
+        self._person = self._emulator.person("Ann")
+        self._chat = self._emulator.private_chat(self._person)
+
+    async def stop(self) -> None:
+        await self._emulator.stop()
+
+    def settings(self) -> dict[str, JsonValue]:
+        return {
+            "platform": "telegram",
+            "bot_token": self._emulator.token,
+            "api_base_url": self._emulator.url,
+        }
+
+    async def ask(self, url: str) -> None:
+        self._emulator.say(self._chat, "count", by=self._person)
+        await asyncio.sleep(0)
+
+    async def answers(self) -> list[str]:
+        return [message.text for message in self._emulator.chat(self._chat).from_bot()]
+
+    async def left_open(self) -> list[str]:
+        messages = self._emulator.chat(self._chat).from_bot()
+        return [str(message.buttons) for message in messages if message.buttons]
+
+    def broken_rules(self) -> list[str]:
+        return self._emulator.journal.broken
+
+
+COLUMNS: tuple[type[Column], ...] = (WebColumn, TelegramColumn)

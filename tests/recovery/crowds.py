@@ -1,0 +1,247 @@
+"""The platforms as the chaos test sees them: one channel each, with many people who talk in it at the same time."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import time
+import uuid
+import zlib
+from abc import ABC, abstractmethod
+from collections.abc import Awaitable, Callable, Sequence
+from http.cookiejar import CookieJar, DefaultCookiePolicy
+
+import httpx
+from pydantic import JsonValue
+
+from adapters.web.guard import REQUEST_HEADER
+from channels.clock import SystemClock
+from tests.adapters.web.page_model import PageModel
+from tests.emulators.journal import Fault, FaultKind
+from tests.emulators.telegram import TelegramEmulator
+from tests.recovery.relay import Relay
+
+Urls = Callable[[], Sequence[str]]
+"""Where the replicas that are up answer now."""
+
+
+class Crowd(ABC):
+    """One channel and its people.
+
+    `sends_may_double`: the platform has no way to repeat a send safely. `questions_may_slip`: a question that the page
+    was not given before its process or the database went is entered when it is answered, below a later one.
+    """
+
+    platform: str
+    sends_may_double = False
+    questions_may_slip = False
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+    @abstractmethod
+    async def start(self, replicas: Sequence[str], urls: Urls, database: str) -> None:
+        """Open the platform; `database` is a PostgreSQL database for a channel that keeps something itself."""
+
+    @abstractmethod
+    async def stop(self) -> None: ...
+
+    @abstractmethod
+    def settings(self, replica: str) -> dict[str, JsonValue]:
+        """The channel's part of the configuration of one replica."""
+
+    @abstractmethod
+    def person(self) -> str:
+        """One more person, in a conversation of their own."""
+
+    @abstractmethod
+    async def ask(self, person: str, text: str) -> None:
+        """The person writes; returns when the platform has it, and will not lose it any more."""
+
+    @abstractmethod
+    async def messages(self, person: str) -> list[str]:
+        """What the bot's messages say to the person now, oldest first."""
+
+    @abstractmethod
+    async def left_open(self, person: str) -> list[str]:
+        """What still claims to be in progress."""
+
+    @abstractmethod
+    async def acted_at(self, replica: str, url: str, since: float) -> float | None:
+        """When the replica, which answers at `url`, first did something for this channel after `since`.
+
+        Moments are on the monotonic clock. None: it has not done anything yet.
+        """
+
+    def writes(self, replica: str) -> list[float]:
+        """When the replica changed what people read, as far as that can be told."""
+        return []
+
+    def trouble(self, dice: random.Random) -> None:  # noqa: B027 - a platform without any is one
+        """Let the platform have a bad moment: a 5xx, a 429, a cut connection."""
+
+    def broken_rules(self) -> list[str]:
+        return []
+
+
+class WebCrowd(Crowd):
+    """Browsers. They ask one replica after the other, as a proxy would for them, and repeat what was not taken."""
+
+    platform = "web"
+    questions_may_slip = True
+
+    async def start(self, replicas: Sequence[str], urls: Urls, database: str) -> None:
+        self._urls = urls
+        self._database = database
+        # One client for all, which keeps nobody's cookies.
+        jar = CookieJar(policy=DefaultCookiePolicy(allowed_domains=[]))
+        self._client = httpx.AsyncClient(headers={REQUEST_HEADER: "1"}, timeout=3.0, verify=False, cookies=jar)
+        self._cookies: dict[str, str] = {}
+        self._owner = ""
+
+    async def stop(self) -> None:
+        await self._client.aclose()
+
+    def settings(self, replica: str) -> dict[str, JsonValue]:
+        return {"platform": "web", "path": f"/{self.name}", "store": self._database}
+
+    def person(self) -> str:
+        return str(uuid.uuid4())
+
+    async def ask(self, person: str, text: str) -> None:
+        data = {"id": str(uuid.uuid4()), "text": text}
+        await self._insist(lambda url: self._post(url, person, data))
+
+    async def _insist(self, act: Callable[[str], Awaitable[bool]]) -> None:
+        while True:
+            if await self._try(act):
+                return
+            await asyncio.sleep(0.2)
+
+    async def _try(self, act: Callable[[str], Awaitable[bool]]) -> bool:
+        """Whether one replica let it be done; the one that did so last time is asked first."""
+        for url in sorted(self._urls(), key=lambda url: url != self._owner):
+            try:
+                if await act(url):
+                    self._owner = url
+                    return True
+            except httpx.HTTPError:
+                continue
+        return False
+
+    async def _post(self, url: str, person: str, data: dict[str, str]) -> bool:
+        if person not in self._cookies:
+            page = await self._client.get(f"{url}/{self.name}/")
+            if not page.is_success:
+                return False
+            self._cookies[person] = "; ".join(f"{name}={value}" for name, value in page.cookies.items())
+        headers = {"origin": url, "cookie": self._cookies[person]}
+        sent = await self._client.post(f"{url}/{self.name}/messages", data=data, headers=headers)
+        return sent.is_success
+
+    async def messages(self, person: str) -> list[str]:
+        return [entry.text for entry in (await self._page(person)).in_order if entry.kind == "reply"]
+
+    async def left_open(self, person: str) -> list[str]:
+        return [entry.phase for entry in (await self._page(person)).in_order if entry.live]
+
+    async def _page(self, person: str) -> PageModel:
+        model = PageModel()
+
+        async def read(url: str) -> bool:
+            headers = {"cookie": self._cookies[person]}
+            async with self._client.stream("GET", f"{url}/{self.name}/events", headers=headers) as response:
+                if not response.is_success:
+                    return False
+                event: dict[str, str] = {}
+                async for line in response.aiter_lines():
+                    name, _, value = line.partition(": ")
+                    event[name] = value
+                    if not line and "data" in event:
+                        model.take_raw(event.get("id", ""), event.get("event", ""), event["data"])
+                        return True
+            return False
+
+        async with asyncio.timeout(20):
+            await self._insist(read)
+        return model
+
+    async def acted_at(self, replica: str, url: str, since: float) -> float | None:
+        try:
+            page = await self._client.get(f"{url}/{self.name}/", timeout=1.0)
+        except httpx.HTTPError:
+            return None
+        return time.monotonic() if page.is_success else None
+
+
+class TelegramCrowd(Crowd):
+    """Private chats with one bot, by long polling. Each replica reaches the platform through a relay of its own."""
+
+    platform = "telegram"
+    sends_may_double = True  # the Bot API has no key that makes a send repeatable
+
+    async def start(self, replicas: Sequence[str], urls: Urls, database: str) -> None:
+        number = 100_000_000 + zlib.crc32(self.name.encode())
+        self._emulator = TelegramEmulator(SystemClock(), token=f"{number}:AAHdqTcvCH1vGWJxfSeofSAs0K5PALDsaw")
+        await self._emulator.start()
+        port = int(self._emulator.url.rpartition(":")[2])
+        self._relays = {replica: Relay(port) for replica in replicas}
+        for relay in self._relays.values():
+            await relay.start()
+
+    async def stop(self) -> None:
+        for relay in self._relays.values():
+            await relay.stop()
+        await self._emulator.stop()
+
+    def settings(self, replica: str) -> dict[str, JsonValue]:
+        return {
+            "platform": "telegram",
+            "bot_token": self._emulator.token,
+            "api_base_url": self._relays[replica].url,
+        }
+
+    def person(self) -> str:
+        return str(self._emulator.private_chat())
+
+    async def ask(self, person: str, text: str) -> None:
+        self._emulator.say(int(person), text)
+
+    async def messages(self, person: str) -> list[str]:
+        return [message.text for message in self._emulator.chat(int(person)).from_bot()]
+
+    async def left_open(self, person: str) -> list[str]:
+        messages = self._emulator.chat(int(person)).from_bot()
+        return [message.text for message in messages if message.buttons]
+
+    async def acted_at(self, replica: str, url: str, since: float) -> float | None:
+        return next((heard.at for heard in self._relays[replica].heard if heard.at > since), None)
+
+    def writes(self, replica: str) -> list[float]:
+        kinds = ("/sendMessage", "/editMessageText", "/deleteMessage")
+        return [heard.at for heard in self._relays[replica].heard if heard.path.endswith(kinds)]
+
+    @property
+    def unconfirmed(self) -> int:
+        """How many updates the bot has not confirmed to the platform."""
+        return len(self._emulator.pending_updates)
+
+    def trouble(self, dice: random.Random) -> None:
+        bad_gateway = Fault(FaultKind.ANSWER, 502, body="<html>502 Bad Gateway</html>")
+        wait = {"ok": False, "error_code": 429, "description": "Too Many Requests", "parameters": {"retry_after": 1}}
+        match dice.randrange(4):
+            case 0:
+                self._emulator.faults.plan("*", bad_gateway, bad_gateway)
+            case 1:
+                self._emulator.faults.plan("editMessageText", Fault(FaultKind.ANSWER, 429, body=wait))
+            case 2:
+                self._emulator.faults.plan("editMessageText", Fault(FaultKind.DROP_AFTER))
+            case _:
+                self._emulator.faults.plan("sendMessage", Fault(FaultKind.DROP_BEFORE))
+
+    def broken_rules(self) -> list[str]:
+        return self._emulator.journal.broken
+
+
+CROWDS: tuple[type[Crowd], ...] = (WebCrowd, TelegramCrowd)
+"""The platforms present. A new one joins the chaos by standing here."""
