@@ -1,0 +1,300 @@
+"""Makes the calls of a reply. Each raises a `Failure` and nothing else."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Mapping
+from dataclasses import dataclass, field
+
+import structlog
+from pydantic import JsonValue
+
+from adapters.slack import limits
+from adapters.slack.api import Answer, SlackApi
+from adapters.slack.failures import NoStream, refusal_scope
+from adapters.slack.identity import Identity
+from adapters.slack.ops import (
+    Append,
+    Delete,
+    Find,
+    FindFile,
+    Post,
+    Share,
+    StartStream,
+    Stop,
+    TaskChunk,
+    Update,
+    Upload,
+    Whisper,
+    Written,
+)
+from adapters.slack.places import StreamPlaces
+from adapters.slack.shown import Page, digest_of
+from adapters.slack.spot import Spot
+from adapters.slack.status import Sessions
+from adapters.slack.text import fallback, unformatted
+from channels.adapter import Closed, Failure, Gone, Op, OpenFile, Receipt, Refused, Unknown
+from channels.shapes import as_list, as_object, as_text
+
+log = structlog.get_logger(__name__)
+
+_LONGEST = 28.0  # seconds
+_MOST_PAGES = 5
+_PAGE_SIZE = 100
+_REMEMBERED = 1_000
+
+
+@dataclass(slots=True)
+class Performer:
+    """What the surfaces of one channel perform with."""
+
+    api: SlackApi
+    identity: Identity
+    places: StreamPlaces
+    sessions: Sessions
+    open_file: OpenFile
+    display_mode: str
+    streams: dict[str, str] = field(default_factory=dict)
+    """The streams that this process began, with their turns: none of them is another turn's lost one."""
+
+    async def perform(self, spot: Spot, op: Op) -> Receipt:
+        """Make one call, in at most 30 s."""
+        try:
+            async with asyncio.timeout(_LONGEST):
+                return await self._perform(spot, op)
+        except TimeoutError:
+            raise Unknown(f"{type(op).__name__}: no answer in time") from None
+
+    async def _perform(self, spot: Spot, op: Op) -> Receipt:
+        match op:
+            case StartStream():
+                return await self._start(spot, op)
+            case Append():
+                await self._about(spot, op.page, limits.APPEND, chunks=_chunks(op.text, op.tasks))
+            case Stop():
+                await self._stop(spot, op)
+            case Post():
+                return await self._post(spot, op)
+            case Update():
+                await self._about(spot, op.page, limits.UPDATE, **_content(op))
+                await self.sessions.set(spot, op.session)
+            case Delete():
+                return await self._delete(spot, op)
+            case Find():
+                return await self._find(spot, op)
+            case Upload():
+                return await self._upload(op)
+            case Share():
+                return await self._share(spot, op)
+            case FindFile():
+                return await self._find_file(spot, op)
+            case Whisper():
+                return await self._whisper(spot, op)
+            case _:
+                raise Refused(f"not an op of this surface: {type(op).__name__}")
+        return Receipt()
+
+    # ---------------------------------------------------------------- streams
+
+    async def _start(self, spot: Spot, op: StartStream) -> Receipt:
+        if await self.places.refuses(spot):
+            raise NoStream("streams have been refused here before")
+        try:
+            answer = await self.api.call(
+                limits.START,
+                channel=spot.channel,
+                thread_ts=spot.root,
+                recipient_team_id=spot.user_team or None,
+                recipient_user_id=spot.user or None,
+                task_display_mode=self.display_mode,
+                chunks=_chunks(op.text, op.tasks),
+            )
+        except NoStream as failure:
+            if refusal_scope(str(failure)) != "thread":
+                await self.places.refused(spot, str(failure), reader_only=refusal_scope(str(failure)) == "reader")
+            raise
+        receipt = _made(answer)
+        self._remember(receipt.id, spot)
+        return receipt
+
+    async def _stop(self, spot: Spot, op: Stop) -> None:
+        session = self.sessions.along_with(spot, op.session)
+        await self._about(
+            spot,
+            op.page,
+            limits.STOP,
+            chunks=_chunks(op.text, op.tasks) or None,
+            blocks=[dict(block) for block in op.blocks] or None,
+            metadata=_metadata(spot, op.page),
+            session_status=session,
+        )
+        if session is not None:
+            self.sessions.note(spot, session)
+        else:
+            await self.sessions.set(spot, op.session)
+
+    async def _about(self, spot: Spot, page: Page, method: str, **args: JsonValue) -> Answer:
+        if page.ts is None:
+            raise Gone("the message was never made")
+        return await self.api.call(method, channel=spot.channel, ts=page.ts, **args)
+
+    def _remember(self, ts: str | None, spot: Spot) -> None:
+        if ts is not None:
+            self.streams[ts] = spot.turn
+            if len(self.streams) > _REMEMBERED:
+                del self.streams[next(iter(self.streams))]
+
+    # ---------------------------------------------------------------- whole messages
+
+    async def _post(self, spot: Spot, op: Post) -> Receipt:
+        answer = await self.api.call(
+            limits.POST,
+            channel=spot.channel,
+            thread_ts=spot.root,
+            metadata=_metadata(spot, op.page),
+            **_content(op),
+        )
+        await self.sessions.set(spot, op.session)
+        return _made(answer)
+
+    async def _whisper(self, spot: Spot, op: Whisper) -> Receipt:
+        content: dict[str, JsonValue] = {"text": unformatted(op.text)} if op.plain else {"markdown_text": op.text}
+        await self.api.call(limits.WHISPER, channel=spot.channel, user=spot.user, thread_ts=spot.root, **content)
+        return Receipt()
+
+    async def _delete(self, spot: Spot, op: Delete) -> Receipt:
+        try:
+            await self._about(spot, op.page, limits.DELETE)
+        except Gone:
+            pass
+        except (Refused, Closed) as failure:
+            raise Gone(str(failure)) from None  # what cannot be deleted is left alone
+        return Receipt()
+
+    # ---------------------------------------------------------------- look-ups
+
+    async def _find(self, spot: Spot, op: Find) -> Receipt:
+        """The message that a lost answer may have been about; posts carry the turn, streams only their text."""
+        likely: list[Mapping[str, JsonValue]] = []
+        async for message in self._own_messages(spot):
+            ts = as_text(message.get("ts"))
+            mark = _mark(message)
+            if mark == (spot.turn, op.page.part):
+                return _found(message, exact=_says(message, op.page))
+            if op.page.streamed and mark is None and ts not in op.known and self._may_be_ours(ts, spot):
+                likely.append(message)
+        for message in likely:
+            if _says(message, op.page):
+                self._remember(as_text(message.get("ts")), spot)
+                return _found(message, exact=True)
+        streaming = [message for message in likely if message.get("streaming_state") == "in_progress"]
+        if len(streaming) == 1:
+            self._remember(as_text(streaming[0].get("ts")), spot)
+            return _found(streaming[0], exact=False)
+        return Receipt()
+
+    def _may_be_ours(self, ts: str, spot: Spot) -> bool:
+        return self.streams.get(ts, spot.turn) == spot.turn
+
+    async def _find_file(self, spot: Spot, op: FindFile) -> Receipt:
+        async for message in self._own_messages(spot):
+            if any(as_object(file).get("id") == op.state.file for file in as_list(message.get("files"))):
+                return Receipt(as_text(message.get("ts")))
+        return Receipt()
+
+    async def _own_messages(self, spot: Spot) -> AsyncIterator[Mapping[str, JsonValue]]:
+        me = await self.identity.get()
+        cursor: str | None = None
+        for _ in range(_MOST_PAGES):
+            answer = await self.api.call(
+                limits.REPLIES if spot.root else limits.HISTORY,
+                channel=spot.channel,
+                ts=spot.root,
+                oldest=spot.since,
+                limit=_PAGE_SIZE,
+                include_all_metadata=True,
+                cursor=cursor,
+            )
+            for item in as_list(answer.get("messages")):
+                message = as_object(item)
+                if me.wrote(message):
+                    yield message
+            cursor = as_text(as_object(answer.get("response_metadata")).get("next_cursor")) or None
+            if cursor is None:
+                return
+
+    # ---------------------------------------------------------------- files
+
+    async def _upload(self, op: Upload) -> Receipt:
+        try:
+            data = await self.open_file(op.file)
+        except Failure:
+            raise
+        except Exception as error:
+            log.exception("a file of the agent could not be read", file=op.file.name)
+            raise Refused(f"the file cannot be read: {type(error).__name__}") from None
+        if not data:
+            raise Refused("Slack takes no empty files")
+        answer = await self.api.call(limits.UPLOAD, filename=op.file.name or "file", length=len(data))
+        await self.api.upload(as_text(answer.get("upload_url")), data)
+        return Receipt(as_text(answer.get("file_id")))
+
+    async def _share(self, spot: Spot, op: Share) -> Receipt:
+        await self.api.call(
+            limits.SHARE,
+            files=[{"id": op.state.file, "title": op.file.name or "file"}],
+            channel_id=spot.channel,
+            thread_ts=spot.root,
+        )
+        return Receipt(op.state.file)
+
+
+def _chunks(text: str, tasks: tuple[TaskChunk, ...]) -> list[JsonValue]:
+    chunks: list[JsonValue] = [task.as_json() for task in tasks]
+    if text:
+        chunks.append({"type": "markdown_text", "text": text})
+    return chunks
+
+
+def _content(op: Written) -> dict[str, JsonValue]:
+    if op.plain:
+        return {"text": unformatted(op.text) or "…", "blocks": []}
+    if isinstance(op, Post) and not op.before and not op.after:
+        return {"markdown_text": op.text}
+    # An edit names all blocks, so that none of the old ones stays.
+    blocks: list[JsonValue] = [dict(block) for block in op.before]
+    if op.text:
+        blocks.append({"type": "markdown", "text": op.text})
+    blocks += [dict(block) for block in op.after]
+    return {"text": fallback(op.text, limits.FALLBACK_CHARS) or "…", "blocks": blocks}
+
+
+def _metadata(spot: Spot, page: Page) -> JsonValue:
+    return {"event_type": limits.METADATA_EVENT, "event_payload": {"turn": spot.turn, "part": page.part}}
+
+
+def _mark(message: Mapping[str, JsonValue]) -> tuple[str, int] | None:
+    """The turn and the part that a message of ours carries, if it carries any."""
+    metadata = as_object(message.get("metadata"))
+    if metadata.get("event_type") != limits.METADATA_EVENT:
+        return None
+    payload = as_object(metadata.get("event_payload"))
+    part = payload.get("part")
+    return as_text(payload.get("turn")), part if isinstance(part, int) else -1
+
+
+def _says(message: Mapping[str, JsonValue], page: Page) -> bool:
+    text = as_text(message.get("text"))
+    return bool(page.length) and len(text) == page.length and digest_of(text) == page.digest
+
+
+def _found(message: Mapping[str, JsonValue], *, exact: bool) -> Receipt:
+    is_open = message.get("streaming_state") == "in_progress"
+    return Receipt(as_text(message.get("ts")), {"open": is_open, "exact": exact})
+
+
+def _made(answer: Answer) -> Receipt:
+    ts = as_text(answer.get("ts"))
+    if not ts:
+        raise Unknown("Slack did not say which message it made")
+    return Receipt(ts)

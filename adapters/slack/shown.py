@@ -1,0 +1,93 @@
+"""What Slack has accepted of a reply so far."""
+
+from __future__ import annotations
+
+import hashlib
+
+from pydantic import BaseModel, ConfigDict
+
+from channels.adapter import Shown
+
+
+class _Part(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="ignore")
+
+
+class TaskShown(_Part):
+    """A task in a streamed message, or a step named in another. `weight` is its size in UTF-8 bytes."""
+
+    digest: str
+    weight: int = 0
+    title: str = ""  # kept while it is open, so that it can be closed whatever the view says then
+    detailed: bool = False  # its details have been sent; Slack adds further ones to them
+    goes_on: bool = False  # the step was not over when this message was finished
+    hidden: bool = False  # counted in the line of further steps
+
+
+class Page(_Part):
+    """One message of the reply. It shows `opening` + text[start:], `length` characters of it, then `closing`.
+
+    `text` is the reply's whole text. A finished page is left alone as long as the text still says what it shows;
+    the next page begins at `next` with `carry` as its opening.
+    """
+
+    part: int
+    ts: str | None = None  # None: asked for; nobody knows yet whether it is there
+    asked_at: float = 0.0
+    streamed: bool = False  # it shows what was appended; an edit replaces that
+    open: bool = False  # it still shows as being written
+    finished: bool = False
+    uncertain: bool = False  # it may show something else than is noted here
+    stuck: bool = False  # it can be neither appended to nor edited any more
+    start: int = 0
+    opening: str = ""
+    length: int = 0
+    digest: str = ""  # of the first `length` characters
+    closing: str = ""
+    next: int = 0
+    carry: str = ""
+    exact: bool = True  # `next` is where the next page begins; otherwise at the first character after it
+    dress: str = ""  # digest of the blocks around the text
+    at: float = 0.0  # when it was made
+    touched: float = 0.0  # when something was last accepted
+    stored: int = 0  # the length when it was last stored
+    tasks: dict[str, TaskShown] = {}
+
+
+class FileShown(_Part):
+    """A file of the reply: uploaded as `file`, asked to be shared, shared as `ts`; or given up."""
+
+    id: str
+    file: str = ""
+    asked_at: float | None = None
+    shared: bool = False
+    failures: int = 0
+    failed: bool = False
+
+
+class SlackShown(Shown):
+    """All messages of a reply, and what Slack has taught about this place."""
+
+    pages: tuple[Page, ...] = ()
+    files: tuple[FileShown, ...] = ()
+    parts: int = 0  # messages asked for so far
+    streams: bool = True  # nobody has refused them here
+    level: int = 0  # how far the format is degraded
+    shrunk: int = 0  # how often the size of a message was halved
+    closed: int = 0  # streams that ended by themselves
+    gone: int = 0  # messages that vanished
+    halted: bool = False  # the reader has pressed Slack's own stop button
+    given_up: bool = False
+
+
+class WhisperShown(Shown):
+    """A reply that only one person sees. Such a message cannot be changed."""
+
+    digest: str = ""
+    level: int = 0
+    given_up: bool = False
+
+
+def digest_of(text: str) -> str:
+    """A short name for a text."""
+    return hashlib.blake2b(text.encode(errors="surrogatepass"), digest_size=9).hexdigest()

@@ -1,0 +1,67 @@
+"""A workspace with the bridge in it: the real core and adapter, the strict emulator, a scripted gateway."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
+from contextlib import AsyncExitStack
+from pathlib import Path
+
+import pytest
+
+from adapters.slack import build
+from adapters.slack.manifest import SCOPES
+from channels.access import Policy
+from channels.owner import LEASE_SECONDS
+from tests.adapters.slack.desk import Desk, settings_for
+from tests.bench import Bench
+from tests.clock import ScaledClock
+from tests.emulators.slack import SlackEmulator
+from tests.scripted import Act
+
+SPEED = 20.0
+
+OpenDesk = Callable[..., Awaitable[Desk]]
+
+
+@pytest.fixture(autouse=True)
+def patient_leases(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A lease lasts as long in our seconds as it does in production, so that a busy machine does not lose it."""
+    for module in ("channels.owner", "channels.manager"):
+        monkeypatch.setattr(f"{module}.LEASE_SECONDS", LEASE_SECONDS * SPEED)
+
+
+@pytest.fixture
+def clock() -> ScaledClock:
+    return ScaledClock(SPEED)
+
+
+@pytest.fixture
+async def slack(clock: ScaledClock) -> AsyncIterator[SlackEmulator]:
+    emulator = SlackEmulator(clock, ack_seconds=3.0 * SPEED, jitter=0.1 * SPEED)
+    emulator.grant(list(SCOPES))
+    async with emulator:
+        yield emulator
+    assert emulator.journal.broken == []
+
+
+@pytest.fixture
+async def open_desk(tmp_path: Path, clock: ScaledClock, slack: SlackEmulator) -> AsyncIterator[OpenDesk]:
+    """Opens a bridge with these scripts; keyword arguments are keys of the channel's settings."""
+    async with AsyncExitStack() as stack:
+
+        async def open_(
+            *scripts: Iterable[Act], policy: Policy | None = None, wait_for_socket: bool = True, **keys: object
+        ) -> Desk:
+            policy = policy or Policy()
+            settings = settings_for(slack, policy=policy, **keys)
+            bench = Bench(
+                tmp_path, clock, lambda context: build(settings, context), *scripts, platform="slack", policy=policy
+            )
+            await stack.enter_async_context(bench)
+            desk = Desk(bench, slack)
+            if wait_for_socket and settings.app_token is not None:
+                await slack.wait_for(lambda: slack.sockets.connections)
+            return desk
+
+        yield open_
+        slack.thaw_sockets()

@@ -1,0 +1,245 @@
+"""Slack on paper, for the surface alone: streams and messages of one thread, strict about what may be done to them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+from adapters.slack.failures import StillStreaming, Uneditable
+from adapters.slack.ops import (
+    Append,
+    Block,
+    Delete,
+    Find,
+    FindFile,
+    PageOp,
+    Post,
+    Share,
+    StartStream,
+    Stop,
+    TaskChunk,
+    Update,
+    Upload,
+    Written,
+)
+from adapters.slack.shown import digest_of
+from channels.adapter import Closed, Failure, Gone, Op, Receipt, StoppedByUser, TooLarge
+
+STREAM_BYTES = 10_600
+STREAM_SECONDS = 300.0
+MARKDOWN_CHARS = 12_000
+PLAIN_CHARS = 4_000
+
+
+@dataclass
+class Paper:
+    """One message. `state` is live, stopped, expired or halted (by the reader) for streams, "" for others."""
+
+    ts: str
+    part: int
+    text: str
+    state: str = ""
+    born: float = 0.0
+    blocks: tuple[Block, ...] = ()
+    tasks: dict[str, TaskChunk] = field(default_factory=dict)
+    marked: bool = True
+    deleted: bool = False
+    uneditable: bool = False
+    told: bool = False
+
+    @property
+    def buttons(self) -> list[str]:
+        return [
+            str(element.get("value"))
+            for block in self.blocks
+            if block["type"] == "actions"
+            for element in block["elements"]  # type: ignore[union-attr]
+            if isinstance(element, dict)
+        ]
+
+
+class PaperSlack:
+    """Performs the ops of one reply. `broken` lists what a real Slack would mind."""
+
+    def __init__(self, now: Callable[[], float], *, stream_bytes: int = STREAM_BYTES) -> None:
+        self.now = now
+        self.papers: list[Paper] = []
+        self.broken: list[str] = []
+        self.calls: list[Op] = []
+        self.uploads: set[str] = set()
+        self.shared: list[str] = []
+        self._stream_bytes = stream_bytes
+        self._count = 0
+
+    @property
+    def standing(self) -> list[Paper]:
+        return [paper for paper in self.papers if not paper.deleted]
+
+    @property
+    def text(self) -> str:
+        return "\n".join(paper.text for paper in self.standing)
+
+    def expire(self) -> None:
+        """Slack ends all streams by itself, earlier than expected."""
+        for paper in self.standing:
+            if paper.state == "live":
+                paper.state = "expired"
+
+    def halt(self) -> None:
+        """The reader presses Slack's own stop button."""
+        for paper in self.standing:
+            if paper.state == "live":
+                paper.state = "halted"
+
+    def perform(self, op: Op) -> Receipt:
+        """Do it, or raise what Slack would answer."""
+        self.calls.append(op)
+        match op:
+            case StartStream():
+                return self._start(op)
+            case Post():
+                self._check_written(op)
+                return self._new(op, op.text, blocks=(*op.before, *op.after))
+            case Append():
+                self._append(self._paper(op), op)
+            case Stop():
+                self._stop(self._paper(op), op)
+            case Update():
+                self._update(self._paper(op), op)
+            case Delete():
+                self._paper(op).deleted = True
+            case Find():
+                return self._find(op)
+            case Upload():
+                self._count += 1
+                self.uploads.add(f"F{self._count}")
+                return Receipt(f"F{self._count}")
+            case Share():
+                return self._share(op)
+            case FindFile():
+                return Receipt(op.state.file if op.state.file in self.shared else None)
+            case _:
+                self.broken.append(f"unknown op {op}")
+        return Receipt()
+
+    # ---------------------------------------------------------------- inside
+
+    def _new(self, op: PageOp, text: str, **more: object) -> Receipt:
+        self._count += 1
+        paper = Paper(f"m{self._count}", op.page.part, text, born=self.now(), **more)  # type: ignore[arg-type]
+        if any(other.part == paper.part for other in self.standing):
+            self.broken.append(f"part {paper.part} made twice")
+        self.papers.append(paper)
+        return Receipt(paper.ts)
+
+    def _paper(self, op: PageOp) -> Paper:
+        found = next((paper for paper in self.papers if paper.ts == op.page.ts), None)
+        if found is None:
+            self.broken.append(f"{type(op).__name__} of a message that never was")
+        if found is None or found.deleted:
+            raise Gone("message_not_found")
+        return found
+
+    def _start(self, op: StartStream) -> Receipt:
+        self._check_size(op.text, op.tasks)
+        if not op.text and not op.tasks:
+            self.broken.append("an empty stream was started")
+        receipt = self._new(op, op.text, state="live", marked=False)
+        self._take_tasks(self.papers[-1], op.tasks)
+        return receipt
+
+    def _append(self, paper: Paper, op: Append) -> None:
+        self._age(paper)
+        if not op.text and not op.tasks:
+            self.broken.append("an empty append")
+        if paper.state == "halted":
+            if paper.told:
+                self.broken.append("appended again after the reader's stop")
+            paper.told = True
+            raise StoppedByUser("stopped_by_user")
+        if paper.state != "live":
+            if paper.told or paper.state == "stopped" or self.now() >= paper.born + STREAM_SECONDS:
+                self.broken.append(f"appended to a stream that is {paper.state}")
+            paper.told = True
+            raise Closed("message_not_in_streaming_state")
+        self._check_size(paper.text + op.text, (*paper.tasks.values(), *op.tasks))
+        paper.text += op.text
+        self._take_tasks(paper, op.tasks)
+
+    def _stop(self, paper: Paper, op: Stop) -> None:
+        self._age(paper)
+        if paper.state in ("stopped", "expired", ""):
+            paper.told = True
+            raise Closed("message_not_in_streaming_state")
+        self._check_size(paper.text + op.text, (*paper.tasks.values(), *op.tasks))
+        paper.text += op.text
+        self._take_tasks(paper, op.tasks)
+        paper.blocks = op.blocks
+        paper.state = "stopped"
+        paper.marked = True
+        if still := [task.id for task in paper.tasks.values() if task.status in ("pending", "in_progress")]:
+            self.broken.append(f"stopped with open tasks {still}")
+
+    def _update(self, paper: Paper, op: Update) -> None:
+        self._age(paper)
+        if paper.uneditable:
+            raise Uneditable("edit_window_closed")
+        if paper.state == "live":
+            self.broken.append("an edit of a running stream")
+        if paper.state in ("live", "halted"):
+            raise StillStreaming("streaming_state_conflict")
+        self._check_written(op)
+        paper.text, paper.blocks = op.text, (*op.before, *op.after)
+        paper.tasks, paper.state = {}, ""
+
+    def _find(self, op: Find) -> Receipt:
+        for paper in self.standing:
+            if paper.marked and paper.part == op.page.part:
+                return Receipt(paper.ts, {"open": paper.state == "live", "exact": True})
+            if op.page.streamed and not paper.marked and paper.ts not in op.known:
+                exact = len(paper.text) == op.page.length and digest_of(paper.text) == op.page.digest
+                return Receipt(paper.ts, {"open": paper.state == "live", "exact": exact and op.page.length > 0})
+        return Receipt()
+
+    def _share(self, op: Share) -> Receipt:
+        if op.state.file not in self.uploads:
+            raise Gone("file_not_found")
+        if op.state.file in self.shared:
+            self.broken.append("a file was shared twice")
+        self.shared.append(op.state.file)
+        return Receipt(op.state.file)
+
+    def _age(self, paper: Paper) -> None:
+        if paper.state == "live" and self.now() >= paper.born + STREAM_SECONDS:
+            paper.state = "expired"
+
+    def _check_size(self, text: str, tasks: Sequence[TaskChunk]) -> None:
+        merged = {task.id: task for task in tasks}
+        size = len(text.encode()) + sum(
+            len(task.title.encode()) + 2 * (len(task.details.encode()) + len(task.output.encode()))
+            for task in merged.values()
+        )
+        if size > STREAM_BYTES:
+            self.broken.append(f"a stream of {size} bytes")
+        if size > self._stream_bytes:
+            raise TooLarge("msg_too_long")
+
+    def _check_written(self, op: Written) -> None:
+        if not op.text and not op.before and not op.after:
+            self.broken.append("an empty message")
+        if len(op.text) > (PLAIN_CHARS if op.plain else MARKDOWN_CHARS):
+            self.broken.append(f"a message of {len(op.text)} characters")
+            raise TooLarge("msg_too_long")
+
+    def _take_tasks(self, paper: Paper, tasks: Sequence[TaskChunk]) -> None:
+        for task in tasks:
+            known = paper.tasks.get(task.id)
+            if known is not None and known.details and task.details:
+                self.broken.append(f"details of {task.id} sent twice")
+            details = task.details or (known.details if known else "")
+            output = task.output or (known.output if known else "")
+            paper.tasks[task.id] = TaskChunk(task.id, task.title, task.status, details, output)
+
+
+Trouble = tuple[Failure, bool]
+"""A failure, and whether the call was done all the same."""

@@ -1,0 +1,262 @@
+"""What people do in Slack, and what the bridge makes of it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from channels.access import Groups, Policy
+from channels.inputs import Ask
+from tests.adapters.slack.conftest import OpenDesk
+from tests.adapters.slack.desk import Desk
+from tests.emulators.slack import (
+    ANN,
+    BOB,
+    BOT,
+    BOT_TOKEN,
+    GENERAL,
+    OTHER_BOT,
+    SECRET,
+    ChannelKind,
+    DeliveryKind,
+    DeliveryState,
+    SlackEmulator,
+)
+from tests.scripted import Pause, Say, UseTool
+
+
+async def acked(desk: Desk) -> None:
+    await desk.until(lambda: all(d.state is DeliveryState.ACKED for d in desk.slack.deliveries))
+
+
+def asked(desk: Desk, run: int = 0) -> Ask:
+    given = desk.bench.gateway.runs[run].request.input
+    assert isinstance(given, Ask)
+    return given
+
+
+async def test_a_mention_that_comes_as_message_and_mention_and_once_more_is_one_question(
+    open_desk: OpenDesk, slack: SlackEmulator
+) -> None:
+    desk = await open_desk([Say("once")])
+    root = await desk.ask("hello")
+    await acked(desk)
+    slack.redeliver(*slack.deliveries)
+    await desk.answered()
+    await acked(desk)
+    assert len(slack.deliveries) >= 2
+    assert desk.bench.gateway.questions == ["hello"]
+    assert desk.text(root) == "once"
+
+
+async def test_people_read_names_links_and_signs_and_so_does_the_agent(open_desk: OpenDesk) -> None:
+    desk = await open_desk([Say("ok")])
+    await desk.ask("ask @bob in #secret about https://example.org/a?b=1&c=2 & <tags>, mail ann@example.org, @nobody")
+    await desk.answered()
+    said = "ask @bob in #secret about https://example.org/a?b=1&c=2 & <tags>, mail ann@example.org, @nobody"
+    assert desk.bench.gateway.questions == [said]
+    assert asked(desk).sender.name == "ann"
+
+
+async def test_names_are_asked_for_once(open_desk: OpenDesk) -> None:
+    desk = await open_desk([Say("ok")])
+    for number in range(1, 4):
+        await desk.ask("tell @bob")
+        await desk.answered(number)
+    users = [str(call.args["user"]) for call in desk.calls("users.info")]
+    assert sorted(set(users)) == [ANN, BOB]
+    assert len(users) == 2
+
+
+async def test_in_a_channel_only_mentions_count_until_the_bot_takes_part(
+    open_desk: OpenDesk, slack: SlackEmulator
+) -> None:
+    desk = await open_desk([Say("yes")])
+    await slack.send(GENERAL, ANN, "just talking")
+    root = await desk.ask("hello")
+    await desk.answered()
+    await slack.send(GENERAL, BOB, "and me?", thread_ts=root)
+    await desk.answered(2)
+    other = await slack.send(GENERAL, ANN, "another matter")
+    await slack.send(GENERAL, BOB, "indeed", thread_ts=other)
+    await acked(desk)
+    assert desk.bench.gateway.questions == ["hello", "and me?"]
+    assert len({run.request.thread for run in desk.bench.gateway.runs}) == 1
+    assert desk.replies(other) == []
+
+
+async def test_each_thread_of_a_channel_is_a_conversation(open_desk: OpenDesk) -> None:
+    desk = await open_desk([Say("yes")])
+    await desk.ask("one")
+    await desk.answered()
+    await desk.ask("two")
+    await desk.answered(2)
+    assert len({run.request.thread for run in desk.bench.gateway.runs}) == 2
+
+
+async def test_group_messages_need_a_mention_too(open_desk: OpenDesk, slack: SlackEmulator) -> None:
+    group = slack.add_channel("G0TRIO", "", kind=ChannelKind.GROUP_DIRECT, members=[ANN, BOB])
+    desk = await open_desk([Say("yes")])
+    await slack.send(group.id, ANN, "between us")
+    root = await slack.send(group.id, ANN, "you?", mention=True)
+    await desk.answered()
+    await acked(desk)
+    assert desk.bench.gateway.questions == ["you?"]
+    assert desk.text(root, group.id) == "yes"
+
+
+async def test_other_bots_are_heard_only_by_policy_and_the_bot_never_hears_itself(
+    open_desk: OpenDesk, slack: SlackEmulator
+) -> None:
+    desk = await open_desk([Say("yes")], policy=Policy(groups=Groups.ALL))
+    await slack.say_as_bot(GENERAL, OTHER_BOT, f"<@{BOT}> hello")
+    await slack.say_as_bot(GENERAL, OTHER_BOT, f"<@{BOT}> hello", classic=True)
+    await slack.send(GENERAL, ANN, "hello")
+    await desk.answered()
+    await acked(desk)
+    assert desk.bench.gateway.questions == ["hello"]
+
+
+async def test_a_bot_that_may_talk_is_answered_by_edits_because_a_stream_needs_a_person(
+    open_desk: OpenDesk, slack: SlackEmulator
+) -> None:
+    desk = await open_desk([Say("yes, robot")], policy=Policy(allow_bots=True))
+    root = await slack.say_as_bot(GENERAL, OTHER_BOT, f"<@{BOT}> hello")
+    await desk.answered()
+    assert desk.text(root) == "yes, robot"
+    assert not desk.calls("chat.startStream")
+
+
+async def test_an_edit_is_no_new_question(open_desk: OpenDesk, slack: SlackEmulator) -> None:
+    desk = await open_desk([Say("yes")])
+    root = await desk.ask("hello")
+    await desk.answered()
+    await slack.edit(GENERAL, root, "hello again @bridge")
+    await slack.react(GENERAL, root, BOB, "tada")
+    await acked(desk)
+    assert desk.bench.gateway.questions == ["hello"]
+
+
+@pytest.mark.parametrize("has_replies", [True, False])
+async def test_a_deleted_question_stops_its_answer(
+    open_desk: OpenDesk, slack: SlackEmulator, has_replies: bool
+) -> None:
+    """With replies under it, Slack reports the deletion as a change into a tombstone."""
+    desk = await open_desk([Say("a beginning "), Pause(1000)] if has_replies else [Pause(1000)])
+    root = await desk.ask("hello")
+    await desk.until(lambda: len(desk.bench.gateway.runs) == 1)
+    if has_replies:
+        await desk.shows("a beginning", root)
+    await slack.delete(GENERAL, root)
+    await desk.answered()
+    assert desk.bench.gateway.runs[0].cancelled.is_set()
+
+
+async def test_files_of_a_message_reach_the_agent_whole(open_desk: OpenDesk, slack: SlackEmulator) -> None:
+    desk = await open_desk([Say("nice")])
+    await slack.upload(GENERAL, ANN, {"a.png": b"\x89PNG" * 50_000, "b.txt": b"text"}, "look", mention=True)
+    await desk.answered()
+    files = {file.name: file for file in asked(desk).files}
+    assert files["a.png"].data == b"\x89PNG" * 50_000
+    assert files["a.png"].mime == "image/png"
+    assert files["b.txt"].data == b"text"
+    assert len(desk.bench.gateway.runs) == 1, "one message is one question"
+
+
+async def test_a_file_that_may_not_be_read_is_named_in_the_question(open_desk: OpenDesk, slack: SlackEmulator) -> None:
+    desk = await open_desk([Say("I cannot see it")])
+    slack.grant(["chat:write", "channels:history", "users:read", "app_mentions:read"])
+    await slack.upload(GENERAL, ANN, {"a.png": b"png"}, "look", mention=True)
+    await desk.answered()
+    assert "a.png" in desk.bench.gateway.questions[0]
+    assert "could not be fetched" in desk.bench.gateway.questions[0]
+
+
+async def test_a_bare_mention_gets_help(open_desk: OpenDesk) -> None:
+    desk = await open_desk([Say("never")])
+    root = await desk.ask("")
+    await desk.shows("Ask me anything", root)
+    assert desk.bench.gateway.runs == []
+
+
+# ---------------------------------------------------------------- commands
+
+
+async def test_a_slash_command_is_answered_for_the_one_who_typed_it(open_desk: OpenDesk, slack: SlackEmulator) -> None:
+    desk = await open_desk([Say("never")])
+    await slack.slash_command(GENERAL, ANN, "/agent", "status")
+    await desk.until(lambda: any("idle" in message.text for message in slack.answers(GENERAL)))
+    (answer,) = slack.answers(GENERAL)
+    assert answer.seen_by == ANN
+    await slack.slash_command(GENERAL, BOB, "/agent")
+    await desk.until(lambda: any("Ask me anything" in m.text and m.seen_by == BOB for m in slack.answers(GENERAL)))
+    assert desk.bench.gateway.runs == []
+
+
+async def test_a_question_by_slash_command_is_repeated_above_its_answer_and_its_thread_goes_on(
+    open_desk: OpenDesk, slack: SlackEmulator
+) -> None:
+    desk = await open_desk([Say("A river.")], [Say("Long.")])
+    await slack.slash_command(GENERAL, ANN, "/agent", "what is the Rhine?")
+    await desk.answered()
+    (answer,) = slack.answers(GENERAL)
+    assert answer.text == "ann asked: what is the Rhine?\nA river."
+    await slack.send(GENERAL, BOB, "how long?", thread_ts=answer.ts)
+    await desk.answered(2)
+    assert desk.bench.gateway.questions == ["what is the Rhine?", "how long?"]
+    assert len({run.request.thread for run in desk.bench.gateway.runs}) == 1
+
+
+async def test_commands_work_in_threads_where_slack_has_no_slash_commands(open_desk: OpenDesk) -> None:
+    desk = await open_desk([Say("a beginning"), UseTool("crawl", 3000)])
+    root = await desk.ask("hello")
+    await desk.shows("a beginning", root)
+    await desk.ask("!status", thread_ts=root)
+    await desk.shows("I am answering", root)
+    await desk.ask("!stop", thread_ts=root, mention=False)
+    await desk.answered()
+
+
+# ---------------------------------------------------------------- beside messages
+
+
+async def test_the_home_tab_and_a_new_chat_say_what_can_be_done(open_desk: OpenDesk, slack: SlackEmulator) -> None:
+    desk = await open_desk([Say("ok")], suggested_prompts=["What can you do?"], home_text="I am @here to help.")
+    await slack.open_home(ANN)
+    thread = await slack.open_assistant(ANN)
+    direct = slack.direct(ANN).id
+    await desk.until(lambda: slack.homes and slack.prompts)
+    assert "help" in str(slack.homes[ANN])
+    assert slack.prompts[(direct, thread)] == [{"title": "What can you do?", "message": "What can you do?"}]
+    await acked(desk)
+
+
+async def test_what_means_nothing_to_the_bridge_is_acked_and_left_alone(
+    open_desk: OpenDesk, slack: SlackEmulator
+) -> None:
+    desk = await open_desk([Say("ok")])
+    await slack.invite_bot(SECRET, ANN)
+    slack.event({"type": "message", "channel": GENERAL, "channel_type": "channel"})
+    slack.event({"type": "message", "subtype": "channel_topic", "channel": GENERAL, "channel_type": "channel"})
+    slack.event({"type": "message", "subtype": "message_changed", "channel": GENERAL, "channel_type": "channel"})
+    slack.event({"type": "agent_session_stopped"})
+    strange: dict[str, Any] = {"type": "block_actions", "actions": [{"value": "somebody else's"}], "user": None}
+    slack.courier.send(DeliveryKind.INTERACTIVE, strange)
+    await acked(desk)
+    assert desk.bench.gateway.runs == []
+
+
+async def test_nothing_that_is_logged_or_stored_holds_a_token(
+    open_desk: OpenDesk, slack: SlackEmulator, capsys: pytest.CaptureFixture[str]
+) -> None:
+    desk = await open_desk([Say("ok")])
+    slack.refuse_token("token_revoked")
+    await desk.ask("hello")
+    await desk.until(lambda: desk.bench.inbox.health.reason)
+    slack.refuse_token("")
+    await desk.answered()
+    said = "".join(capsys.readouterr())
+    assert said
+    assert BOT_TOKEN not in said
+    assert BOT_TOKEN not in repr(desk.bench.adapter) + desk.bench.inbox.health.reason
