@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from enum import StrEnum
 from typing import Literal
+from urllib.parse import urlsplit
 
-from pydantic import Field, SecretStr, model_validator
+from pydantic import Field, SecretStr, field_validator, model_validator
 
 from config.channel import ChannelSettings
+
+_LOOPBACK = ("127.0.0.1", "localhost", "::1")
 
 
 class FeishuMode(StrEnum):
@@ -25,9 +28,34 @@ class FeishuChannel(ChannelSettings):
     encrypt_key: SecretStr | None = Field(None, description="For webhook mode.")
     verification_token: SecretStr | None = Field(None, description="For webhook mode.")
     domain: str = Field("https://open.feishu.cn", description="https://open.larksuite.com for Lark.")
+    reply_in_thread: bool = Field(False, description="In groups, answer in a topic under the question.")
+    reaction: str | None = Field("Typing", description="Emoji put on a question while it is answered; null: none.")
+    reaction_done: str | None = Field(None, description="Emoji that replaces it when the answer is done.")
+    feedback: bool = Field(False, description="Thumbs up and down under finished answers.")
+    max_tables: int = Field(5, ge=0, le=50, description="Tables in one card; further ones become code blocks.")
+    settle_seconds: float = Field(
+        0.75, ge=0, le=10, description="A question and files sent within this time of each other are one question."
+    )
+
+    @field_validator("domain")
+    @classmethod
+    def _is_origin(cls, value: str) -> str:
+        url = urlsplit(value.rstrip("/"))
+        if not url.netloc or url.path or url.query or url.scheme not in ("http", "https"):
+            raise ValueError("expected https://open.feishu.cn or https://open.larksuite.com, without a path")
+        if url.scheme == "http" and url.hostname not in _LOOPBACK:
+            raise ValueError("expected an address that begins with https:// (the app secret is sent there)")
+        return value.rstrip("/")
 
     @model_validator(mode="after")
     def _webhook_has_its_secrets(self) -> FeishuChannel:
-        if self.mode is FeishuMode.WEBHOOK and not (self.encrypt_key and self.verification_token):
+        if self.enabled and self.mode is FeishuMode.WEBHOOK and not (self.encrypt_key and self.verification_token):
             raise ValueError("mode webhook needs both encrypt_key and verification_token")
+        return self
+
+    @model_validator(mode="after")
+    def _card_has_room(self) -> FeishuChannel:
+        size = self.limits.message_size
+        if size is not None and not 10_000 <= size <= 30_000:
+            raise ValueError("limits.message_size: a card holds 10000 to 30000 bytes")
         return self

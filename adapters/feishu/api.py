@@ -1,0 +1,272 @@
+"""The Open API of one app: one HTTP client, one token that is fetched once for all who wait, errors as data."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Mapping
+from dataclasses import dataclass
+
+import anyio
+import httpx
+import structlog
+from pydantic import JsonValue
+
+from adapters.feishu.errors import SEQUENCE_USED, ApiRefusal, Means, scopes_in
+from channels.adapter import Failure, Transient, Unauthorised, Unknown
+from channels.clock import Clock
+
+log = structlog.get_logger(__name__)
+
+_TIMEOUT = httpx.Timeout(10.0, connect=5.0, pool=10.0)
+_LIMITS = httpx.Limits(max_connections=50, max_keepalive_connections=20, keepalive_expiry=60.0)
+_RENEW_BEFORE = 300.0  # seconds before its end a token is replaced; the platform gives a new one from 30 min on
+_TOKEN_PATH = "/open-apis/auth/v3/tenant_access_token/internal"
+_CHUNK = 65_536
+
+Json = dict[str, JsonValue]
+
+
+@dataclass(frozen=True, slots=True)
+class Upload:
+    """A file to be sent in a form."""
+
+    field: str
+    name: str
+    data: bytes
+
+
+class Api:
+    """Calls with the app's tenant token. Raises `ApiRefusal` for what the platform answers, `Failure`s for the rest.
+
+    `refused` says why the app's credentials are not accepted (empty: they are), `missing` which calls lack a scope.
+    """
+
+    def __init__(self, domain: str, app_id: str, app_secret: str, clock: Clock) -> None:
+        self.domain = domain
+        self.app_id = app_id
+        self._secret = app_secret
+        self._clock = clock
+        self._client: httpx.AsyncClient | None = None
+        self._opening = asyncio.Lock()
+        self._fetching = asyncio.Lock()
+        self._token = ""
+        self._token_ends = 0.0
+        self.refused = ""
+        self.missing: dict[str, str] = {}
+        self.changed: Callable[[], None] = lambda: None
+        """Called when `refused` or `missing` has changed."""
+
+    def __repr__(self) -> str:
+        return f"Api({self.domain!r}, {self.app_id!r})"
+
+    async def close(self) -> None:
+        client, self._client = self._client, None
+        self._token_ends = 0.0
+        if client is not None:
+            await client.aclose()
+
+    # ---------------------------------------------------------------- calls
+
+    async def call(
+        self,
+        doing: str,
+        verb: str,
+        path: str,
+        body: Json | None = None,
+        *,
+        query: Mapping[str, str] | None = None,
+        upload: Upload | None = None,
+        repeat: bool = False,
+        optional: bool = False,
+    ) -> Json:
+        """The `data` of the answer. `doing` says in words what is tried, `path` goes after /open-apis/.
+
+        `optional`: the channel is not the worse for a missing scope.
+        `repeat`: the call may be made twice without harm, so that one that nobody can say about is made once more. A
+        sequence that turns out to be used up by the first try means that it has worked.
+        """
+        try:
+            return await self._authorised(doing, verb, path, body, query, upload, optional)
+        except Unknown:
+            if not repeat:
+                raise
+        try:
+            return await self._authorised(doing, verb, path, body, query, upload, optional)
+        except ApiRefusal as refusal:
+            if refusal.code == SEQUENCE_USED:
+                return {}
+            raise
+
+    async def download(self, path: str, query: Mapping[str, str]) -> AsyncIterator[bytes]:
+        """The bytes of a resource, as they come."""
+        client = await self._open()
+        for attempt in (1, 2):
+            headers = await self._headers()
+            url = f"{self.domain}/open-apis/{path}"
+            try:
+                async with client.stream("GET", url, params=dict(query), headers=headers) as answer:
+                    if answer.status_code == 200 and "json" not in answer.headers.get("content-type", ""):
+                        async for chunk in answer.aiter_bytes(_CHUNK):
+                            yield chunk
+                        return
+                    await answer.aread()
+                    self._read("fetching a file", answer)
+                    raise Unknown("the platform sent no file")
+            except httpx.HTTPError as error:
+                raise _of_http(error) from None
+            except ApiRefusal as refusal:
+                if attempt == 2 or refusal.means is not Means.BAD_TOKEN:
+                    raise
+                self._drop(headers)
+
+    async def endpoint(self) -> Json:
+        """Where to open the long connection. Answers what the platform says, refusals included."""
+        client = await self._open()
+        body = {"AppID": self.app_id, "AppSecret": self._secret}
+        try:
+            answer = await client.post(f"{self.domain}/callback/ws/endpoint", json=body, headers={"locale": "zh"})
+        except httpx.HTTPError as error:
+            raise _of_http(error) from None
+        found = _json(answer)
+        if found is None:
+            raise Transient(f"the platform answered {answer.status_code} when asked where to connect")
+        return found
+
+    async def token(self) -> str:
+        """The tenant token. Raises `Unauthorised` when the app's credentials are not accepted."""
+        async with self._fetching:
+            if self._clock.now() < self._token_ends - _RENEW_BEFORE:
+                return self._token
+            client = await self._open()
+            body = {"app_id": self.app_id, "app_secret": self._secret}
+            try:
+                answer = await client.post(f"{self.domain}{_TOKEN_PATH}", json=body)
+                found = self._read("fetching a token", answer, inner="")
+            except httpx.HTTPError as error:
+                raise Transient(str(_of_http(error))) from None
+            except Unknown as error:
+                raise Transient(str(error)) from None
+            except ApiRefusal as refusal:
+                if refusal.means is not Means.BAD_APP:
+                    raise Transient(refusal.describe()) from None
+                self._refuse(f"unauthorised: app_id or app_secret is wrong ({refusal.code})")
+                raise Unauthorised(self.refused) from None
+            token, life = found.get("tenant_access_token"), found.get("expire")
+            if not isinstance(token, str) or not isinstance(life, int | float):
+                raise Transient("the platform gave no token")
+            self._token, self._token_ends = token, self._clock.now() + life
+            self._refuse("")
+            return token
+
+    # ---------------------------------------------------------------- inside
+
+    async def _authorised(
+        self,
+        doing: str,
+        verb: str,
+        path: str,
+        body: Json | None,
+        query: Mapping[str, str] | None,
+        upload: Upload | None,
+        optional: bool,
+    ) -> Json:
+        client = await self._open()
+        for attempt in (1, 2):
+            headers = await self._headers()
+            try:
+                answer = await client.request(
+                    verb,
+                    f"{self.domain}/open-apis/{path}",
+                    params=dict(query or {}),
+                    json=body if upload is None else None,
+                    data=body if upload is not None else None,
+                    files={upload.field: (upload.name, upload.data)} if upload is not None else None,
+                    headers=headers,
+                )
+                found = self._read(doing, answer)
+            except httpx.HTTPError as error:
+                raise _of_http(error) from None
+            except ApiRefusal as refusal:
+                if refusal.means is Means.BAD_TOKEN and attempt == 1:
+                    self._drop(headers)
+                    continue
+                if refusal.means is Means.NO_SCOPE and not optional:
+                    self._miss(doing, refusal.describe())
+                raise
+            self._miss(doing, "")
+            return found
+        raise AssertionError("the second attempt returns or raises")
+
+    async def _headers(self) -> dict[str, str]:
+        return {"Authorization": f"Bearer {await self.token()}"}
+
+    def _drop(self, headers: Mapping[str, str]) -> None:
+        """Fetch a new token next time, unless somebody has done so already."""
+        if headers["Authorization"] == f"Bearer {self._token}":
+            self._token_ends = 0.0
+
+    def _refuse(self, reason: str) -> None:
+        if reason != self.refused:
+            self.refused = reason
+            self.changed()
+
+    def _miss(self, doing: str, reason: str) -> None:
+        if self.missing.get(doing, "") == reason:
+            return
+        if reason:
+            self.missing[doing] = reason
+        else:
+            del self.missing[doing]
+        self.changed()
+
+    @staticmethod
+    def _read(doing: str, answer: httpx.Response, inner: str = "data") -> Json:
+        found = _json(answer)
+        code = found.get("code") if found is not None else None
+        if found is None or not isinstance(code, int):
+            if 400 <= answer.status_code < 500:
+                raise ApiRefusal(doing, answer.status_code, 0, "an answer without a code", reset=_reset(answer.headers))
+            raise Unknown(f"{doing}: the platform answered {answer.status_code} without a code")
+        if code == 0 and answer.status_code < 400:
+            data = found.get(inner) if inner else found
+            return data if isinstance(data, dict) else found
+        error = found.get("error")
+        violations = error.get("permission_violations") if isinstance(error, dict) else None
+        text = str(found.get("msg", ""))
+        scopes = scopes_in(text, violations)
+        raise ApiRefusal(doing, answer.status_code, code, text, reset=_reset(answer.headers), scopes=scopes)
+
+    async def _open(self) -> httpx.AsyncClient:
+        async with self._opening:
+            if self._client is None:
+                self._client = await asyncio.to_thread(_make_client)
+            return self._client
+
+
+def _make_client() -> httpx.AsyncClient:
+    """For a thread: reading the certificates and importing what the first call needs takes a few hundred ms."""
+    anyio.run(anyio.sleep, 0)
+    return httpx.AsyncClient(timeout=_TIMEOUT, limits=_LIMITS)
+
+
+def _json(answer: httpx.Response) -> Json | None:
+    try:
+        found = answer.json()
+    except ValueError:
+        return None
+    return found if isinstance(found, dict) else None
+
+
+def _reset(headers: httpx.Headers) -> float | None:
+    try:
+        return max(0.0, float(headers.get("x-ogw-ratelimit-reset", "")))
+    except ValueError:
+        return None
+
+
+def _of_http(error: httpx.HTTPError) -> Failure:
+    """The exception's text may carry an address; its kind says enough."""
+    kind = type(error).__name__
+    if isinstance(error, httpx.ConnectError | httpx.ConnectTimeout | httpx.PoolTimeout | httpx.UnsupportedProtocol):
+        return Transient(f"the platform cannot be reached ({kind})")
+    return Unknown(f"the platform did not answer ({kind})")

@@ -1,0 +1,187 @@
+"""Many replies at once, a loop that never stalls, and secrets that stay where they are."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import logging
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from io import StringIO
+
+import pytest
+
+from adapters.feishu.api import Api
+from adapters.feishu.errors import CODES, ApiRefusal, Means, failure_of
+from adapters.feishu.ops import FeishuShown
+from channels.adapter import ChannelState, Draw, RateLimited, ReplyTarget, Unauthorised
+from channels.model import Phase, Segment, View
+from channels.observe import configure_logging
+from tests.adapters.feishu.apart import apart, until
+from tests.adapters.feishu.conftest import Open
+from tests.adapters.feishu.offline import TURN, Desk
+from tests.clock import ManualClock, ScaledClock
+from tests.emulators.feishu import FeishuEmulator, refuse
+from tests.emulators.journal import Fault, FaultKind
+from tests.scripted import Pause, Say
+
+LONGEST_STALL = 0.020  # seconds
+
+
+@contextmanager
+def loop_watched() -> Iterator[list[str]]:
+    """The steps of the loop that took too long, by the CPU time of this thread."""
+    stalls: list[str] = []
+    loop = asyncio.get_running_loop()
+    original = asyncio.events.Handle._run
+
+    def timed(handle: asyncio.Handle) -> None:
+        began = time.thread_time()
+        what = repr(handle)
+        original(handle)
+        if (took := time.thread_time() - began) > LONGEST_STALL and handle._loop is loop:  # type: ignore[attr-defined]
+            stalls.append(f"{took:.3f} s: {what}")
+
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(asyncio.events.Handle, "_run", timed)
+        gc.disable()  # its pauses belong to whatever the tests before this one have left
+        try:
+            yield stalls
+        finally:
+            gc.enable()
+
+
+async def test_twenty_live_cards_share_the_apps_budget_and_none_starves(open_room: Open) -> None:
+    words = " ".join(f"w{number}x" for number in range(150))
+    room = await open_room([Say(words, size=12, pace=0.3)], clock=ScaledClock(5))
+    people = [f"Person {number}" for number in range(20)]
+    for person in people:
+        await room.ask(person, "hi")
+    await room.settled()
+    for person in people:
+        (reply,) = room.replies(room.emulator.p2p(person))
+        assert reply.text == words
+        assert len(reply.versions) >= 5
+    assert all(call.status in (101, 200) for call in room.emulator.journal.calls)
+
+
+def planning_time(desk: Desk, view: View) -> float:
+    """CPU seconds. Planning is pure: of several times the shortest is the one that nobody else had a part in."""
+    began = time.thread_time()
+    desk.surface.plan(view, desk.shown, desk.clock.now())
+    return time.thread_time() - began
+
+
+def test_no_step_of_planning_takes_long_whatever_the_length() -> None:
+    prose = "这是一个**很长**的回答，包含 `code` 和 [链接](https://example.org)。" * 20
+    text = (prose + "\n\n| a | b |\n|---|---|\n" + "| 1 | 2 |\n" * 30 + "\n") * 40
+    assert len(text) > 50_000
+    desk = Desk()
+    slowest = 0.0
+    for end in range(1_000, len(text), 1_500):
+        view = View(phase=Phase.WRITING, body=(Segment("a", text[:end]),), revision=end)
+        while True:
+            slowest = max(slowest, min(planning_time(desk, view) for _ in range(3)))
+            if not desk.step(view):
+                break
+        desk.wait(1.0)
+    assert slowest < LONGEST_STALL
+    assert not desk.emulator.journal.broken
+
+
+async def test_starting_receiving_replying_and_reconnecting_never_stall_the_loop() -> None:
+    async with apart() as (adapter, ears, elsewhere):
+        with loop_watched() as stalls:
+            await adapter.start()
+            await until(lambda: ears.state is ChannelState.RUNNING)
+            for number in range(10):
+                await asyncio.to_thread(elsewhere.write, f"question {number} " + "谢谢" * 500)
+            await until(lambda: len(ears.heard) == 10)
+            question = ears.heard[-1]
+            surface = adapter.surface(ReplyTarget(TURN, question.place, question))
+            shown = FeishuShown()
+            for end in range(2_000, 30_000, 4_000):
+                phase = Phase.DONE if end > 24_000 else Phase.WRITING
+                view = View(phase=phase, body=(Segment("a", "这是**回答**。 " * (end // 10)),), revision=end)
+                for op in surface.plan(view, shown, 0.0)[:1]:
+                    shown = surface.advance(shown, op, await surface.perform(op), 0.0)
+                await asyncio.sleep(0.15)
+            elsewhere.cut()
+            await until(lambda: elsewhere.emulator.longconn.opened == 2)
+            await adapter.stop()
+        assert not elsewhere.emulator.journal.broken
+    assert not stalls
+
+
+async def test_no_secret_reaches_the_log(open_room: Open) -> None:
+    stream = StringIO()
+    configure_logging(json_lines=True, level=logging.DEBUG, stream=stream)
+    try:
+        room = await open_room([Say("one "), Pause(5), Say("two")])
+        await room.emulator.close_connections()
+        longconn = room.emulator.longconn
+        await room.emulator.wait_for(lambda: longconn.opened == 2 and longconn.connections, 20)
+        room.emulator.faults.plan("im.message.reply", Fault(FaultKind.DROP_AFTER), refuse(230099))
+        await room.ask("Ann", "hi")
+        await room.settled()
+        secrets = room.emulator.secrets()
+    finally:
+        configure_logging(json_lines=False)
+    written = stream.getvalue()
+    assert written
+    assert not [secret for secret in secrets if secret in written]
+    assert room.emulator.app_secret not in repr(room.adapter._api)
+
+
+# -- the API client
+
+
+async def test_a_token_is_fetched_once_for_all_who_wait_and_again_when_it_is_refused() -> None:
+    clock = ManualClock()
+    async with FeishuEmulator(clock) as emulator:
+        api = Api(emulator.url, emulator.app_id, emulator.app_secret, clock)
+        await asyncio.gather(*(api.call("asking", "GET", "bot/v3/info") for _ in range(10)))
+        assert len(emulator.journal.of("auth.token")) == 1
+        emulator.revoke_tokens()
+        await asyncio.gather(*(api.call("asking", "GET", "bot/v3/info") for _ in range(3)))
+        assert len(emulator.journal.of("auth.token")) == 2
+        await clock.advance(7000)
+        await api.call("asking", "GET", "bot/v3/info")
+        assert len(emulator.journal.of("auth.token")) == 3
+        await api.close()
+        assert not emulator.journal.broken
+
+
+async def test_credentials_that_are_put_right_are_noticed(open_room: Open) -> None:
+    room = await open_room([Say("x")])
+    secret, room.emulator.tokens._app_secret = room.emulator.tokens._app_secret, "another"
+    room.emulator.revoke_tokens()
+    await room.ask("Ann", "hi")
+    await room.emulator.wait_for(lambda: room.state.value == "failed")
+    assert "unauthorised" in room.bench.inbox.health.reason
+    room.emulator.tokens._app_secret = secret
+    await room.settled()
+    assert room.text(room.emulator.p2p("Ann")) == "x"
+    await room.emulator.wait_for(lambda: room.state.value == "running")
+
+
+async def test_the_check_names_what_is_missing(open_room: Open) -> None:
+    room = await open_room([Say("x")])
+    assert all(finding.ok for finding in await room.adapter.check())
+    room.emulator.revoke_scope("cardkit:card:write")
+    found = {finding.what: finding for finding in await room.adapter.check()}
+    assert not found["scope for: streaming cards"].ok
+    assert "cardkit:card:write" in found["scope for: streaming cards"].detail
+
+
+@pytest.mark.parametrize("code", sorted(CODES))
+def test_every_code_of_the_table_has_a_failure(code: int) -> None:
+    refusal = ApiRefusal("doing it", 400, code, "text", reset=3.0)
+    failure = failure_of(refusal, app=Draw("cards"), message=Draw("card", "1"))
+    if refusal.means is Means.RATE_APP:
+        assert isinstance(failure, RateLimited)
+        assert (failure.retry_after, failure.scope) == (3.0, Draw("cards"))
+    if refusal.means in (Means.BAD_TOKEN, Means.NO_SCOPE, Means.BAD_APP):
+        assert isinstance(failure, Unauthorised)
+        assert str(failure).startswith("unauthorised")
