@@ -107,6 +107,8 @@ class ChannelOwner:
         for task in background:
             task.add_done_callback(self._background_ended)
         self._parts.metrics.owned.labels(self.channel).set(1)
+        if self._lease.epoch > 1:
+            self._parts.pacer.assume_spent()  # whoever owned it before did not say what it had spent
         claiming = asyncio.create_task(self._resume_and_claim(), name=f"claim-{self.channel}")
         halted = asyncio.create_task(self._halted.wait(), name=f"halted-{self.channel}")
         try:

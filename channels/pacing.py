@@ -11,7 +11,7 @@ import asyncio
 import math
 from collections import deque
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Protocol
 
 from channels.adapter import Budget, Draw, Op, Urgency
@@ -21,6 +21,7 @@ _SLOWDOWN = 1.5  # how much slower a scope gets with each refusal
 _SLOWEST = 4.0
 _RECOVERY = 10.0  # after so many windows without a refusal, half of the slowdown is forgotten
 _JITTER = 0.05  # seconds; calls may arrive nearer to each other than they were sent
+_MOST_INHERITED = 10_000  # calls in a window; who may make more has no limit worth the name
 _UNLIMITED = Budget(limit=1_000_000, window=1.0, burst=1_000_000)
 
 
@@ -52,6 +53,7 @@ class Pacer:
         self._waiting: dict[Claimant, _Waiter] = {}
         self._wake = asyncio.Event()
         self._due: float | None = None
+        self._assumed_at = -math.inf
 
     async def admit(self, claimant: Claimant) -> Op:
         """Wait until one of the claimant's ops may be performed; its draws are spent when this returns."""
@@ -76,6 +78,14 @@ class Pacer:
         if urgent or not waiter.waits_for_budget:
             waiter.blocked_until = 0.0
             self._wake.set()
+
+    def assume_spent(self) -> None:
+        """Another process may have spent every budget up to now: begin at the even rate, without a burst.
+
+        What it spent has run out after one window, and nothing is held back any longer.
+        """
+        self._assumed_at = self._clock.now()
+        self._scopes = {draw: scope.inherited(self._assumed_at) for draw, scope in self._scopes.items()}
 
     def close(self, scope: Draw, seconds: float) -> None:
         """The platform refused `scope` for its rate: nothing is admitted there for `seconds`, then more slowly."""
@@ -141,7 +151,10 @@ class Pacer:
     def _scope(self, draw: Draw) -> _Scope:
         scope = self._scopes.get(draw)
         if scope is None:
-            scope = self._scopes[draw] = _Scope(self._budgets.get(draw.budget, _UNLIMITED))
+            scope = _Scope(self._budgets.get(draw.budget, _UNLIMITED))
+            if self._clock.now() < self._assumed_at + scope.budget.window:
+                scope = scope.inherited(self._assumed_at)
+            self._scopes[draw] = scope
         return scope
 
     def _forget_idle_scopes(self, now: float) -> None:
@@ -186,6 +199,15 @@ class _Scope:
             interval = budget.window / room * slowness
             moment = max(moment, self.next_even - (budget.burst - 1) * interval)
         return moment
+
+    def inherited(self, at: float) -> _Scope:
+        """This scope as if all of its budget had been spent, evenly, in the window before `at`."""
+        budget = self.budget
+        if budget.limit > _MOST_INHERITED:
+            return self
+        step = budget.window / budget.limit
+        spent = deque(at - budget.window + step * number for number in range(budget.limit))
+        return replace(self, spent=spent, next_even=max(at, self.next_even))
 
     def spend(self, now: float) -> None:
         budget = self.budget

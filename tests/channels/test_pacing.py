@@ -180,3 +180,19 @@ async def test_a_reply_that_backs_off_is_left_alone_until_its_time() -> None:
     await room.clock.advance(60)
     assert talker.times == [held]
     await room.close()
+
+
+@settings(max_examples=40, deadline=None)
+@given(limit=st.integers(2, 30), before=st.integers(0, 30), urgency=st.sampled_from(list(Urgency)))
+async def test_what_an_earlier_owner_spent_evenly_and_a_new_one_spends_stay_inside_the_budget_together(
+    limit: int, before: int, urgency: Urgency
+) -> None:
+    window = 60.0
+    room = Room(calls=Budget(limit, window, burst=limit))
+    earlier = [room.start - window * number / limit for number in range(1, min(before, limit) + 1)]
+    room.pacer.assume_spent()
+    talker = room.talker(Draw("calls"), urgency=urgency)
+    await room.clock.advance(window * 2, settle=4)
+    assert most_in_window([*earlier, *talker.times], window) <= limit
+    assert len(talker.times) >= limit
+    await room.close()
