@@ -6,8 +6,9 @@ Exceptions of the SDK carry requests and responses; none of them leaves this fil
 from __future__ import annotations
 
 import asyncio
+import math
 from collections import deque
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from urllib.parse import urlsplit
 
 import aiohttp
@@ -64,6 +65,7 @@ class SideGate:
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
         self._calls: dict[str, deque[float]] = {}
+        self._began = -math.inf
         self._closed: dict[str, float] = {}
 
     def admits(self, method: str) -> bool:
@@ -71,13 +73,26 @@ class SideGate:
         now = self._clock.now()
         if self._closed.get(method, 0.0) > now:
             return False
-        calls = self._calls.setdefault(method, deque())
+        calls = self._calls.get(method)
+        if calls is None:
+            calls = self._calls[method] = deque(self._inherited(method, now))
         while calls and calls[0] <= now - 60.0:
             calls.popleft()
         if len(calls) >= limits.SIDE_CALLS.get(method, 20):
             return False
         calls.append(now)
         return True
+
+    def begin(self) -> None:
+        """The channel was another process's until now, which may have spent what can do without."""
+        self._began = self._clock.now()
+        self._calls.clear()
+
+    def _inherited(self, method: str, now: float) -> Iterator[float]:
+        """An earlier owner's calls, as if it had made all it might, evenly, in the minute before the beginning."""
+        most = limits.SIDE_CALLS.get(method, 20)
+        if method in limits.ORNAMENTS and now < self._began + 60.0:
+            yield from (self._began - 60.0 + 60.0 * number / most for number in range(most))
 
     def close(self, method: str, seconds: float) -> None:
         self._closed[method] = self._clock.now() + seconds
@@ -98,6 +113,7 @@ class SlackApi:
     def open(self) -> None:
         """Keep connections from now on. Must be called in the event loop."""
         if self._session is None:
+            self._gate.begin()
             self._session = aiohttp.ClientSession(
                 timeout=aiohttp.ClientTimeout(total=_TIMEOUT, sock_connect=_CONNECT_TIMEOUT),
                 connector=aiohttp.TCPConnector(keepalive_timeout=_KEEP_ALIVE, limit=100),

@@ -56,6 +56,9 @@ SIDE_CALLS: Mapping[str, int] = MappingProxyType(
 )
 """Calls a minute beside the replies themselves; one too many is left out, not waited for."""
 
+ORNAMENTS = frozenset({"reactions.add", "reactions.remove"})
+"""Side calls that may well be left out; a process that takes a channel over begins them slowly."""
+
 STREAM_BYTES = 9_000
 """UTF-8 bytes of one streamed message, tasks included (Slack refuses somewhere from 10,600 to 11,300)."""
 STREAM_ROTATE_SOFT = 180.0

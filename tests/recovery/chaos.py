@@ -19,12 +19,17 @@ _LOOK_EVERY = 0.1
 
 @dataclass(frozen=True, slots=True)
 class Takeover:
-    """A channel that changed hands because its owner was killed or paused; seconds from there on."""
+    """A channel that changed hands because its owner was killed or paused; seconds from there on.
+
+    `stalled` is for how much of that time the machine kept this process from running when it was due: what it takes
+    from everybody is nobody's slowness.
+    """
 
     channel: str
     cause: str
     acquired: float
     acted: float
+    stalled: float
 
 
 @dataclass
@@ -49,15 +54,28 @@ class Chaos:
         self._dice = dice
         self.record = Record()
         self._struck_at = -100.0
+        self._gateway_struck_at = 0.0
+        self._stalls: list[tuple[float, float]] = []
         self._watching: list[asyncio.Task[None]] = []
 
     async def run(self, seconds: float) -> None:
         ends = time.monotonic() + seconds
+        ticking = asyncio.create_task(self._tick())
         async with asyncio.TaskGroup() as group:
             group.create_task(self._strike_replicas(ends))
             group.create_task(self._strike_what_they_need(ends))
             group.create_task(self._strike_platforms(ends))
         await asyncio.gather(*self._watching)
+        ticking.cancel()
+
+    async def _tick(self) -> None:
+        while True:
+            due = time.monotonic() + _LOOK_EVERY
+            await asyncio.sleep(_LOOK_EVERY)
+            self._stalls.append((due, time.monotonic() - due))
+
+    def _stalled(self, begin: float, end: float) -> float:
+        return sum(late for due, late in self._stalls if begin <= due <= end)
 
     # ---------------------------------------------------------------- replicas
 
@@ -126,7 +144,8 @@ class Chaos:
                     if channel in acquired and channel not in acted:
                         await self._see_whether_it_acts(channel, acquired[channel][1], acted)
         for channel, (at, _) in acquired.items():
-            self.record.takeovers.append(Takeover(channel, cause, at - struck_at, acted[channel] - struck_at))
+            stalled = self._stalled(struck_at, acted[channel])
+            self.record.takeovers.append(Takeover(channel, cause, at - struck_at, acted[channel] - struck_at, stalled))
 
     async def _see_whether_it_acts(self, channel: str, heir: str, acted: dict[str, float]) -> None:
         if not self._cluster.is_up(heir):
@@ -161,8 +180,17 @@ class Chaos:
     async def _strike_what_they_need(self, ends: float) -> None:
         while time.monotonic() < ends:
             await asyncio.sleep(self._dice.uniform(3.0, 7.0))
-            strike = self._dice.choice([self._restart_database, self._restart_gateway])
-            await strike()
+            if self._dice.random() < 0.5 and await self._gateway_is_over_it():
+                await self._restart_gateway()
+            else:
+                await self._restart_database()
+
+    async def _gateway_is_over_it(self) -> bool:
+        """Whether no run is left that was cut off by the last kill: after three of them the gateway gives a run up."""
+        try:
+            return await self._cluster.unfinished(asked_before=self._gateway_struck_at) == 0
+        except psycopg.OperationalError:
+            return False
 
     async def _restart_database(self) -> None:
         if LEASE_ENDS[0] < (since := time.monotonic() - self._struck_at) < LEASE_ENDS[1]:
@@ -176,6 +204,7 @@ class Chaos:
 
     async def _restart_gateway(self) -> None:
         self.record.note("gateway killed")
+        self._gateway_struck_at = time.time()
         await self._cluster.gateway.kill()
         await asyncio.sleep(self._dice.uniform(0.2, 1.5))
         await self._cluster.gateway.start()

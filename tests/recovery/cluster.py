@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 import signal
 import socket
 import sqlite3
@@ -12,6 +13,7 @@ from collections.abc import Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
+from typing import LiteralString
 
 import psycopg
 import yaml
@@ -167,11 +169,12 @@ class Cluster:
             shares[owner] += 1
         return max(shares.values()) - min(shares.values()) <= 1
 
-    async def unfinished(self) -> int:
-        """How many inbounds wait and how many turns are open, together."""
+    async def unfinished(self, asked_before: float = math.inf) -> int:
+        """How many inbounds wait and how many turns are open, together; of those from before a moment."""
         rows = await self._query(
-            "SELECT (SELECT count(*) FROM inbounds WHERE state = 'waiting')"
-            " + (SELECT count(*) FROM turns WHERE state NOT IN ('done', 'dead'))"
+            "SELECT (SELECT count(*) FROM inbounds WHERE state = 'waiting' AND accepted_at < %(before)s)"
+            " + (SELECT count(*) FROM turns WHERE state NOT IN ('done', 'dead') AND created_at < %(before)s)",
+            before=asked_before,
         )
         return int(str(rows[0][0]))
 
@@ -189,9 +192,9 @@ class Cluster:
         with closing(sqlite3.connect(self._folder / "gateway" / "gateway.sqlite")) as database:
             return int(database.execute("SELECT count(*) FROM gateway_runs").fetchone()[0])
 
-    async def _query(self, statement: str) -> list[tuple[object, ...]]:
+    async def _query(self, statement: LiteralString, **values: object) -> list[tuple[object, ...]]:
         async with await psycopg.AsyncConnection.connect(self.database, autocommit=True, connect_timeout=5) as database:
-            return await (await database.execute(statement)).fetchall()
+            return await (await database.execute(statement, values)).fetchall()
 
     def logs(self, lines: int = 40) -> str:
         """The end of every replica's log."""

@@ -12,8 +12,12 @@ from pathlib import Path
 import httpx
 from pydantic import JsonValue
 
+from adapters.slack.manifest import SCOPES
 from adapters.web.guard import REQUEST_HEADER
+from channels.clock import SystemClock
 from tests.adapters.web.page_model import PageModel
+from tests.emulators.feishu import FeishuEmulator
+from tests.emulators.slack import ANN, APP_TOKEN, BOT_TOKEN, GENERAL, Seen, SlackEmulator
 from tests.emulators.telegram import TelegramEmulator
 from tests.recovery.counting_graph import PIECES
 
@@ -152,8 +156,6 @@ class TelegramColumn(Column):
     sends_may_double = frozenset({"performed-create"})
 
     async def start(self, folder: Path) -> None:
-        from channels.clock import SystemClock
-
         self._emulator = TelegramEmulator(SystemClock())
         await self._emulator.start()
         self._person = self._emulator.person("Ann")
@@ -184,4 +186,83 @@ class TelegramColumn(Column):
         return self._emulator.journal.broken
 
 
-COLUMNS: tuple[type[Column], ...] = (WebColumn, TelegramColumn)
+class SlackColumn(Column):
+    """A thread in a channel, by Socket Mode, streamed. A lost send is looked for in the thread: nothing may double."""
+
+    name = "slack"
+
+    async def start(self, folder: Path) -> None:
+        self._emulator = SlackEmulator(SystemClock())
+        self._emulator.grant(list(SCOPES))
+        await self._emulator.start()
+
+    async def stop(self) -> None:
+        await self._emulator.stop()
+
+    def settings(self) -> dict[str, JsonValue]:
+        return {
+            "platform": "slack",
+            "bot_token": BOT_TOKEN,
+            "app_token": APP_TOKEN,
+            "api_base_url": f"{self._emulator.url}/api/",
+            "feedback": False,
+        }
+
+    async def ask(self, url: str) -> None:
+        self._question = await self._emulator.send(GENERAL, ANN, "count", mention=True)
+
+    async def restarted(self, url: str) -> None:
+        self._emulator.redeliver()  # at once instead of a minute later
+
+    async def answers(self) -> list[str]:
+        return [message.text for message in self._written()]
+
+    async def left_open(self) -> list[str]:
+        unfinished = [message.text for message in self._written() if message.streaming or message.buttons]
+        return [*unfinished, *self._emulator.statuses.values()]
+
+    def _written(self) -> list[Seen]:
+        return self._emulator.answers(GENERAL, self._question)
+
+    def broken_rules(self) -> list[str]:
+        return self._emulator.journal.broken
+
+
+class FeishuColumn(Column):
+    """A chat with one person, by the long connection: one card, completed by whoever comes after."""
+
+    name = "feishu"
+
+    async def start(self, folder: Path) -> None:
+        self._emulator = FeishuEmulator(SystemClock(), app_id="cli_kill", app_secret="kill-secret-of-the-app")
+        await self._emulator.start()
+        self._person = self._emulator.add_person("Ann")
+        self._chat = self._emulator.p2p(self._person)
+
+    async def stop(self) -> None:
+        await self._emulator.stop()
+
+    def settings(self) -> dict[str, JsonValue]:
+        return {
+            "platform": "feishu",
+            "app_id": "cli_kill",
+            "app_secret": "kill-secret-of-the-app",
+            "domain": self._emulator.url,
+            "settle_seconds": 0,
+        }
+
+    async def ask(self, url: str) -> None:
+        await self._emulator.say(self._person, self._chat, "count")
+
+    async def answers(self) -> list[str]:
+        return [message.text for message in self._emulator.replies(self._chat)]
+
+    async def left_open(self) -> list[str]:
+        shown = self._emulator.replies(self._chat)
+        return [message.text for message in shown if message.generating or message.streaming or message.buttons]
+
+    def broken_rules(self) -> list[str]:
+        return self._emulator.journal.broken
+
+
+COLUMNS: tuple[type[Column], ...] = (WebColumn, TelegramColumn, SlackColumn, FeishuColumn)

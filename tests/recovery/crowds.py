@@ -10,16 +10,22 @@ import zlib
 from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Sequence
 from http.cookiejar import CookieJar, DefaultCookiePolicy
+from urllib.parse import quote
 
 import httpx
 from pydantic import JsonValue
 
+from adapters.slack.manifest import SCOPES
 from adapters.web.guard import REQUEST_HEADER
 from channels.clock import SystemClock
 from tests.adapters.web.page_model import PageModel
 from tests.emulators.journal import Fault, FaultKind
+from tests.emulators.slack import APP_TOKEN, BOT_TOKEN, Seen, SlackEmulator
 from tests.emulators.telegram import TelegramEmulator
 from tests.recovery.relay import Relay
+
+_FREE_LOCKS = quote("-c idle_in_transaction_session_timeout=5000 -c lock_timeout=5000")
+"""A replica that is paused inside a transaction on its history must not keep its heir from opening it."""
 
 Urls = Callable[[], Sequence[str]]
 """Where the replicas that are up answer now."""
@@ -103,7 +109,7 @@ class WebCrowd(Crowd):
         await self._client.aclose()
 
     def settings(self, replica: str) -> dict[str, JsonValue]:
-        return {"platform": "web", "path": f"/{self.name}", "store": self._database}
+        return {"platform": "web", "path": f"/{self.name}", "store": f"{self._database}&options={_FREE_LOCKS}"}
 
     def person(self) -> str:
         return str(uuid.uuid4())
@@ -243,5 +249,80 @@ class TelegramCrowd(Crowd):
         return self._emulator.journal.broken
 
 
-CROWDS: tuple[type[Crowd], ...] = (WebCrowd, TelegramCrowd)
+class SlackCrowd(Crowd):
+    """Direct messages in one workspace, by Socket Mode. A lost send is looked for, so none may double."""
+
+    platform = "slack"
+
+    async def start(self, replicas: Sequence[str], urls: Urls, database: str) -> None:
+        self._emulator = SlackEmulator(SystemClock(), ack_seconds=6.0)
+        self._emulator.grant(list(SCOPES))
+        await self._emulator.start()
+        port = int(self._emulator.url.rpartition(":")[2])
+        self._relays = {replica: Relay(port) for replica in replicas}
+        for relay in self._relays.values():
+            await relay.start()
+        self._redelivering = asyncio.create_task(self._redeliver())
+
+    async def stop(self) -> None:
+        self._redelivering.cancel()
+        for relay in self._relays.values():
+            await relay.stop()
+        await self._emulator.stop()
+
+    async def _redeliver(self) -> None:
+        """Slack tries again after a minute, and after five; a chaos of a minute cannot wait for that."""
+        while True:
+            await asyncio.sleep(3.0)
+            self._emulator.redeliver()
+
+    def settings(self, replica: str) -> dict[str, JsonValue]:
+        return {
+            "platform": "slack",
+            "bot_token": BOT_TOKEN,
+            "app_token": APP_TOKEN,
+            "api_base_url": f"{self._relays[replica].url}/api/",
+            "feedback": False,
+        }
+
+    def person(self) -> str:
+        user = f"U{uuid.uuid4().hex[:9].upper()}"
+        self._emulator.add_user(user, user.lower())
+        self._emulator.direct(user)
+        return user
+
+    async def ask(self, person: str, text: str) -> None:
+        await self._emulator.dm(person, text)
+
+    async def messages(self, person: str) -> list[str]:
+        return [message.text for message in self._written(person)]
+
+    async def left_open(self, person: str) -> list[str]:
+        return [message.text for message in self._written(person) if message.streaming or message.buttons]
+
+    def _written(self, person: str) -> list[Seen]:
+        return self._emulator.answers(self._emulator.direct(person).id)
+
+    async def acted_at(self, replica: str, url: str, since: float) -> float | None:
+        return next((heard.at for heard in self._relays[replica].heard if heard.at > since), None)
+
+    def writes(self, replica: str) -> list[float]:
+        kinds = ("/chat.postMessage", "/chat.update", "/chat.startStream", "/chat.appendStream", "/chat.stopStream")
+        return [heard.at for heard in self._relays[replica].heard if heard.path.endswith(kinds)]
+
+    def trouble(self, dice: random.Random) -> None:
+        bad_gateway = Fault(FaultKind.ANSWER, 502, body="<html>502 Bad Gateway</html>")
+        match dice.randrange(3):
+            case 0:
+                self._emulator.faults.plan("*", bad_gateway, bad_gateway)
+            case 1:
+                self._emulator.faults.plan("chat.update", Fault(FaultKind.DROP_AFTER))
+            case _:
+                self._emulator.faults.plan("chat.postMessage", Fault(FaultKind.DROP_AFTER))
+
+    def broken_rules(self) -> list[str]:
+        return self._emulator.journal.broken
+
+
+CROWDS: tuple[type[Crowd], ...] = (WebCrowd, TelegramCrowd, SlackCrowd)
 """The platforms present. A new one joins the chaos by standing here."""
