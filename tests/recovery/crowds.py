@@ -19,6 +19,7 @@ from adapters.slack.manifest import SCOPES
 from adapters.web.guard import REQUEST_HEADER
 from channels.clock import SystemClock
 from tests.adapters.web.page_model import PageModel
+from tests.emulators.feishu import FeishuEmulator, Shown
 from tests.emulators.journal import Fault, FaultKind
 from tests.emulators.slack import APP_TOKEN, BOT_TOKEN, Seen, SlackEmulator
 from tests.emulators.telegram import TelegramEmulator
@@ -27,6 +28,8 @@ from tests.recovery.relay import Relay
 _FREE_LOCKS = quote("-c idle_in_transaction_session_timeout=5000 -c lock_timeout=5000")
 """A replica that is paused inside a transaction on its history must not keep its heir from opening it."""
 
+_FEISHU_SECRET = "chaos-secret-of-the-app"
+
 Urls = Callable[[], Sequence[str]]
 """Where the replicas that are up answer now."""
 
@@ -34,8 +37,8 @@ Urls = Callable[[], Sequence[str]]
 class Crowd(ABC):
     """One channel and its people.
 
-    `sends_may_double`: the platform has no way to repeat a send safely. `questions_may_slip`: a question that the page
-    was not given before its process or the database went is entered when it is answered, below a later one.
+    `sends_may_double`: the platform has no way to repeat a send safely. `questions_may_slip`: a question that could not
+    be taken when it was asked (its process or the database was away) reaches the bridge after a later one.
     """
 
     platform: str
@@ -253,6 +256,7 @@ class SlackCrowd(Crowd):
     """Direct messages in one workspace, by Socket Mode. A lost send is looked for, so none may double."""
 
     platform = "slack"
+    questions_may_slip = True  # what was not acknowledged is brought again after what came later
 
     async def start(self, replicas: Sequence[str], urls: Urls, database: str) -> None:
         self._emulator = SlackEmulator(SystemClock(), ack_seconds=6.0)
@@ -324,5 +328,70 @@ class SlackCrowd(Crowd):
         return self._emulator.journal.broken
 
 
-CROWDS: tuple[type[Crowd], ...] = (WebCrowd, TelegramCrowd, SlackCrowd)
+class FeishuCrowd(Crowd):
+    """Chats with one person each, by the long connection. Sends carry a key, so none may double."""
+
+    platform = "feishu"
+    questions_may_slip = True  # what was not acknowledged is brought again 15 s later, after what came meanwhile
+
+    async def start(self, replicas: Sequence[str], urls: Urls, database: str) -> None:
+        self._app_id = f"cli_{self.name}"
+        self._emulator = FeishuEmulator(SystemClock(), app_id=self._app_id, app_secret=_FEISHU_SECRET)
+        await self._emulator.start()
+        port = int(self._emulator.url.rpartition(":")[2])
+        self._relays = {replica: Relay(port) for replica in replicas}
+        for relay in self._relays.values():
+            await relay.start()
+
+    async def stop(self) -> None:
+        for relay in self._relays.values():
+            await relay.stop()
+        await self._emulator.stop()
+
+    def settings(self, replica: str) -> dict[str, JsonValue]:
+        return {
+            "platform": "feishu",
+            "app_id": self._app_id,
+            "app_secret": _FEISHU_SECRET,
+            "domain": self._relays[replica].url,
+            "settle_seconds": 0,
+        }
+
+    def person(self) -> str:
+        return self._emulator.add_person(f"P{uuid.uuid4().hex[:9]}")
+
+    async def ask(self, person: str, text: str) -> None:
+        await self._emulator.say(person, self._emulator.p2p(person), text)
+
+    async def messages(self, person: str) -> list[str]:
+        return [message.text for message in self._written(person)]
+
+    async def left_open(self, person: str) -> list[str]:
+        return [m.text for m in self._written(person) if m.generating or m.streaming or m.buttons]
+
+    def _written(self, person: str) -> list[Shown]:
+        return self._emulator.replies(self._emulator.p2p(person))
+
+    async def acted_at(self, replica: str, url: str, since: float) -> float | None:
+        return next((heard.at for heard in self._relays[replica].heard if heard.at > since), None)
+
+    def writes(self, replica: str) -> list[float]:
+        heard = self._relays[replica].heard
+        return [one.at for one in heard if "/cardkit/" in one.path or "/im/v1/messages" in one.path]
+
+    def trouble(self, dice: random.Random) -> None:
+        bad_gateway = Fault(FaultKind.ANSWER, 502, body="<html>502 Bad Gateway</html>")
+        match dice.randrange(3):
+            case 0:
+                self._emulator.faults.plan("*", bad_gateway, bad_gateway)
+            case 1:
+                self._emulator.faults.plan("cardkit.element.content", Fault(FaultKind.DROP_AFTER))
+            case _:
+                self._emulator.faults.plan("im.message.reply", Fault(FaultKind.DROP_AFTER))
+
+    def broken_rules(self) -> list[str]:
+        return self._emulator.journal.broken
+
+
+CROWDS: tuple[type[Crowd], ...] = (WebCrowd, TelegramCrowd, SlackCrowd, FeishuCrowd)
 """The platforms present. A new one joins the chaos by standing here."""
