@@ -19,9 +19,10 @@ from adapters.slack.manifest import SCOPES
 from adapters.web.guard import REQUEST_HEADER
 from channels.clock import SystemClock
 from tests.adapters.web.page_model import PageModel
-from tests.emulators.feishu import FeishuEmulator, Shown
+from tests.emulators.feishu import FeishuEmulator, Limits, Shown
 from tests.emulators.journal import Fault, FaultKind
 from tests.emulators.slack import APP_TOKEN, BOT_TOKEN, Seen, SlackEmulator
+from tests.emulators.slack.deliveries import DeliveryKind, DeliveryState
 from tests.emulators.telegram import TelegramEmulator
 from tests.recovery.relay import Relay
 
@@ -74,6 +75,11 @@ class Crowd(ABC):
     @abstractmethod
     async def left_open(self, person: str) -> list[str]:
         """What still claims to be in progress."""
+
+    @property
+    def unconfirmed(self) -> int:
+        """How much of what people did has not been acknowledged to the platform, which will bring it again."""
+        return 0
 
     @abstractmethod
     async def acted_at(self, replica: str, url: str, since: float) -> float | None:
@@ -183,24 +189,45 @@ class WebCrowd(Crowd):
         return time.monotonic() if page.is_success else None
 
 
-class TelegramCrowd(Crowd):
-    """Private chats with one bot, by long polling. Each replica reaches the platform through a relay of its own."""
+class RelayedCrowd(Crowd):
+    """A platform that replicas call, each through a relay of its own. `changes`: parts of the paths that change what
+    people read."""
+
+    changes: tuple[str, ...]
+
+    async def _open_relays(self, replicas: Sequence[str], platform_url: str) -> None:
+        port = int(platform_url.rpartition(":")[2])
+        self._relays = {replica: Relay(port) for replica in replicas}
+        for relay in self._relays.values():
+            await relay.start()
+
+    async def _close_relays(self) -> None:
+        for relay in self._relays.values():
+            await relay.stop()
+
+    async def acted_at(self, replica: str, url: str, since: float) -> float | None:
+        return next((heard.at for heard in self._relays[replica].heard if heard.at > since), None)
+
+    def writes(self, replica: str) -> list[float]:
+        heard = self._relays[replica].heard
+        return [one.at for one in heard if any(change in one.path for change in self.changes)]
+
+
+class TelegramCrowd(RelayedCrowd):
+    """Private chats with one bot, by long polling."""
 
     platform = "telegram"
+    changes = ("/sendMessage", "/editMessageText", "/deleteMessage")
     sends_may_double = True  # the Bot API has no key that makes a send repeatable
 
     async def start(self, replicas: Sequence[str], urls: Urls, database: str) -> None:
         number = 100_000_000 + zlib.crc32(self.name.encode())
         self._emulator = TelegramEmulator(SystemClock(), token=f"{number}:AAHdqTcvCH1vGWJxfSeofSAs0K5PALDsaw")
         await self._emulator.start()
-        port = int(self._emulator.url.rpartition(":")[2])
-        self._relays = {replica: Relay(port) for replica in replicas}
-        for relay in self._relays.values():
-            await relay.start()
+        await self._open_relays(replicas, self._emulator.url)
 
     async def stop(self) -> None:
-        for relay in self._relays.values():
-            await relay.stop()
+        await self._close_relays()
         await self._emulator.stop()
 
     def settings(self, replica: str) -> dict[str, JsonValue]:
@@ -223,16 +250,8 @@ class TelegramCrowd(Crowd):
         messages = self._emulator.chat(int(person)).from_bot()
         return [message.text for message in messages if message.buttons]
 
-    async def acted_at(self, replica: str, url: str, since: float) -> float | None:
-        return next((heard.at for heard in self._relays[replica].heard if heard.at > since), None)
-
-    def writes(self, replica: str) -> list[float]:
-        kinds = ("/sendMessage", "/editMessageText", "/deleteMessage")
-        return [heard.at for heard in self._relays[replica].heard if heard.path.endswith(kinds)]
-
     @property
     def unconfirmed(self) -> int:
-        """How many updates the bot has not confirmed to the platform."""
         return len(self._emulator.pending_updates)
 
     def trouble(self, dice: random.Random) -> None:
@@ -252,26 +271,23 @@ class TelegramCrowd(Crowd):
         return self._emulator.journal.broken
 
 
-class SlackCrowd(Crowd):
+class SlackCrowd(RelayedCrowd):
     """Direct messages in one workspace, by Socket Mode. A lost send is looked for, so none may double."""
 
     platform = "slack"
+    changes = ("/chat.postMessage", "/chat.update", "/chat.startStream", "/chat.appendStream", "/chat.stopStream")
     questions_may_slip = True  # what was not acknowledged is brought again after what came later
 
     async def start(self, replicas: Sequence[str], urls: Urls, database: str) -> None:
         self._emulator = SlackEmulator(SystemClock(), ack_seconds=6.0)
         self._emulator.grant(list(SCOPES))
         await self._emulator.start()
-        port = int(self._emulator.url.rpartition(":")[2])
-        self._relays = {replica: Relay(port) for replica in replicas}
-        for relay in self._relays.values():
-            await relay.start()
+        await self._open_relays(replicas, self._emulator.url)
         self._redelivering = asyncio.create_task(self._redeliver())
 
     async def stop(self) -> None:
         self._redelivering.cancel()
-        for relay in self._relays.values():
-            await relay.stop()
+        await self._close_relays()
         await self._emulator.stop()
 
     async def _redeliver(self) -> None:
@@ -304,15 +320,13 @@ class SlackCrowd(Crowd):
     async def left_open(self, person: str) -> list[str]:
         return [message.text for message in self._written(person) if message.streaming or message.buttons]
 
+    @property
+    def unconfirmed(self) -> int:
+        deliveries = self._emulator.courier.deliveries
+        return sum(d.kind is DeliveryKind.EVENT and d.state is not DeliveryState.ACKED for d in deliveries)
+
     def _written(self, person: str) -> list[Seen]:
         return self._emulator.answers(self._emulator.direct(person).id)
-
-    async def acted_at(self, replica: str, url: str, since: float) -> float | None:
-        return next((heard.at for heard in self._relays[replica].heard if heard.at > since), None)
-
-    def writes(self, replica: str) -> list[float]:
-        kinds = ("/chat.postMessage", "/chat.update", "/chat.startStream", "/chat.appendStream", "/chat.stopStream")
-        return [heard.at for heard in self._relays[replica].heard if heard.path.endswith(kinds)]
 
     def trouble(self, dice: random.Random) -> None:
         bad_gateway = Fault(FaultKind.ANSWER, 502, body="<html>502 Bad Gateway</html>")
@@ -328,24 +342,23 @@ class SlackCrowd(Crowd):
         return self._emulator.journal.broken
 
 
-class FeishuCrowd(Crowd):
+class FeishuCrowd(RelayedCrowd):
     """Chats with one person each, by the long connection. Sends carry a key, so none may double."""
 
     platform = "feishu"
-    questions_may_slip = True  # what was not acknowledged is brought again 15 s later, after what came meanwhile
+    changes = ("/cardkit/", "/im/v1/messages")
+    questions_may_slip = True  # what was not acknowledged is brought again after what came later
 
     async def start(self, replicas: Sequence[str], urls: Urls, database: str) -> None:
         self._app_id = f"cli_{self.name}"
-        self._emulator = FeishuEmulator(SystemClock(), app_id=self._app_id, app_secret=_FEISHU_SECRET)
+        # Feishu tries again after 15 s, then after 5 min; a chaos of a minute cannot wait for that.
+        limits = Limits(redelivery_seconds=(3.0,) * 1000)
+        self._emulator = FeishuEmulator(SystemClock(), app_id=self._app_id, app_secret=_FEISHU_SECRET, limits=limits)
         await self._emulator.start()
-        port = int(self._emulator.url.rpartition(":")[2])
-        self._relays = {replica: Relay(port) for replica in replicas}
-        for relay in self._relays.values():
-            await relay.start()
+        await self._open_relays(replicas, self._emulator.url)
 
     async def stop(self) -> None:
-        for relay in self._relays.values():
-            await relay.stop()
+        await self._close_relays()
         await self._emulator.stop()
 
     def settings(self, replica: str) -> dict[str, JsonValue]:
@@ -369,15 +382,12 @@ class FeishuCrowd(Crowd):
     async def left_open(self, person: str) -> list[str]:
         return [m.text for m in self._written(person) if m.generating or m.streaming or m.buttons]
 
+    @property
+    def unconfirmed(self) -> int:
+        return sum(not event.acked and not event.is_callback for event in self._emulator.deliverer.events)
+
     def _written(self, person: str) -> list[Shown]:
         return self._emulator.replies(self._emulator.p2p(person))
-
-    async def acted_at(self, replica: str, url: str, since: float) -> float | None:
-        return next((heard.at for heard in self._relays[replica].heard if heard.at > since), None)
-
-    def writes(self, replica: str) -> list[float]:
-        heard = self._relays[replica].heard
-        return [one.at for one in heard if "/cardkit/" in one.path or "/im/v1/messages" in one.path]
 
     def trouble(self, dice: random.Random) -> None:
         bad_gateway = Fault(FaultKind.ANSWER, 502, body="<html>502 Bad Gateway</html>")

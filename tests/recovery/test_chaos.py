@@ -78,7 +78,7 @@ async def test_nothing_is_lost_whatever_fails(tmp_path: Path, record_property: C
 
 
 async def nothing_unfinished(cluster: Cluster) -> bool:
-    confirmed = all(getattr(crowd, "unconfirmed", 0) == 0 for crowd in cluster.crowds.values())
+    confirmed = all(crowd.unconfirmed == 0 for crowd in cluster.crowds.values())
     return confirmed and await cluster.unfinished() == 0
 
 
@@ -100,7 +100,8 @@ async def judge_all(
             cases: list[str] = getattr(verdict, kind)
             found[kind] += len(cases)
             if cases and not tolerated.get(kind):
-                wrong.append(f"{kind} in {person.crowd.name} ({person.crowd.platform}): {cases}")
+                read = await person.crowd.messages(person.key)
+                wrong.append(f"{kind} in {person.crowd.name} ({person.crowd.platform}): {cases}, who reads {read}")
         left_open = await person.crowd.left_open(person.key)
         if left_open and not (allowed and verdict.doubled):
             wrong.append(f"left open in {person.crowd.name}: {left_open}")

@@ -47,6 +47,7 @@ from tests.adapters.slack.paper_slack import PaperSlack
 
 TURN = TurnId("0" * 32)
 SPOT = Spot(TURN, "C1", "1.000001", "T1", "U1", "T1", is_private=False, since="1.000001")
+_REOPENED = re.compile(r"\s*(?:`{3,}|~{3,})\s*\f\s*(?:`{3,}|~{3,})[^\n]*\n")
 WORD = re.compile(r"w\d+w")
 
 
@@ -111,8 +112,10 @@ class Run:
 
     @property
     def words(self) -> list[str]:
-        # Without white space: a word that was flushed half, by a model that fell silent in it, may span two messages.
-        return WORD.findall("".join("".join(paper.text for paper in self.slack.standing).split()))
+        # Without white space, and without the fences of a code block that goes on: a word that was flushed half, by a
+        # model that fell silent in it, may span two messages.
+        joined = _REOPENED.sub("", "\f".join(paper.text for paper in self.slack.standing))
+        return WORD.findall("".join(joined.split()))
 
 
 def expected_words(view: View) -> list[str]:
