@@ -40,6 +40,7 @@ from sqlalchemy.schema import CreateIndex, CreateTable
 from adapters.web.log import EntryKind, LogAway, Record, Upload
 
 _CLOSE_WITHIN = 3.0  # seconds; an adapter has 5 s to stop
+_POSTGRES_WAIT = 5.0  # seconds
 _PRUNE_BATCH = 500
 
 _Result = TypeVar("_Result")
@@ -214,7 +215,9 @@ def _make_engine(url: str) -> Engine:
     parsed = make_url(url)
     if parsed.get_backend_name() != "sqlite":
         driver = parsed.set(drivername="postgresql+psycopg")
-        return create_engine(driver, hide_parameters=True, pool_pre_ping=True, pool_size=1, max_overflow=0)
+        engine = create_engine(driver, hide_parameters=True, pool_pre_ping=True, pool_size=1, max_overflow=0)
+        event.listen(engine, "connect", _prepare_postgres)
+        return engine
     database = parsed.database
     if database and database != ":memory:":
         Path(database).parent.mkdir(parents=True, exist_ok=True)
@@ -233,6 +236,15 @@ def _create_tables(engine: Engine) -> None:
             connection.execute(CreateTable(table, if_not_exists=True))
             for index in table.indexes:
                 connection.execute(CreateIndex(index, if_not_exists=True))
+
+
+def _prepare_postgres(connection: object, _record: object) -> None:
+    """Bound every wait; the last one frees the locks of a process that was paused inside a transaction."""
+    cursor = connection.cursor()  # type: ignore[attr-defined]
+    for setting in ("statement_timeout", "lock_timeout", "idle_in_transaction_session_timeout"):
+        cursor.execute(f"SET {setting} = {_POSTGRES_WAIT * 1000:.0f}")
+    cursor.close()
+    connection.commit()  # type: ignore[attr-defined]
 
 
 def _prepare_sqlite(connection: object, _record: object) -> None:

@@ -352,6 +352,9 @@ class Execution:
             except (OutOfPatience, Trouble) as error:
                 verified, note = False, f"the state could not be read, streamed text stands unconfirmed: {error}"
         if state is not None:
+            if state.written_by == self._run and state.attempt > self._transcript.attempt > 0:
+                # Executed anew while nobody listened: what was heard of the earlier attempt is in no state.
+                self._transcript.begin_anew()
             found = self._transcript.reconcile(
                 state.values, self._clock.now(), interrupts=state.interrupts, unheard=self._is_ours(state)
             )

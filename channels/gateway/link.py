@@ -85,13 +85,14 @@ class RunInfo:
 class ThreadState:
     """The durable state of a thread: its values, the open interrupts, and the nodes that would run next.
 
-    `written_by` is the run that wrote it; empty where the gateway does not tell.
+    `written_by` is the run that wrote it, in its execution number `attempt`; empty and 0 where nobody tells.
     """
 
     values: Mapping[str, JsonValue]
     interrupts: list[JsonValue]
     next: tuple[str, ...]
     written_by: str = ""
+    attempt: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -247,8 +248,15 @@ class Link:
             ]
         following = tuple(as_text(node) for node in as_list(state.get("next")))
         values = state.get("values")
-        written_by = as_text(as_object(state.get("metadata")).get("run_id"))
-        return ThreadState(values if isinstance(values, dict) else {}, interrupts, following, written_by)
+        metadata = as_object(state.get("metadata"))
+        attempt = metadata.get("run_attempt")
+        return ThreadState(
+            values if isinstance(values, dict) else {},
+            interrupts,
+            following,
+            as_text(metadata.get("run_id")),
+            attempt if isinstance(attempt, int) else 0,
+        )
 
     # ------------------------------------------------------------ runs
 

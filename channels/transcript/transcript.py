@@ -26,7 +26,8 @@ class Transcript:
     """The picture of one turn. `feed` never raises, whatever comes.
 
     `malformed` and `unknown` count the events that could not be read and those that have no known name; `restarts`
-    how often the gateway began the run anew. `failure` is what it said went wrong: for operators, never for a chat.
+    how often the gateway began the run anew. `attempt` is the number that the gateway gives the execution that was
+    heard last; 0 where it gives none. `failure` is what it said went wrong: for operators, never for a chat.
     """
 
     def __init__(self) -> None:
@@ -35,6 +36,7 @@ class Transcript:
         self.restarts = 0
         self.failure = ""
         self.run_id = ""
+        self.attempt = 0
         self._question_id = ""
         self._question_text: str | None = None
         self._heard_before: frozenset[str] = frozenset()
@@ -248,15 +250,20 @@ class Transcript:
         run_id = as_text(as_object(event.data).get("run_id"))
         again = bool(self.run_id) and not self.is_empty
         self.run_id = run_id or self.run_id
-        if not again:
-            return False
-        # The gateway executes the run anew: all of it comes again, under new message ids.
+        attempt = as_object(event.data).get("attempt")
+        self.attempt = attempt if isinstance(attempt, int) else 0
+        if again:
+            self.begin_anew()
+        return again
+
+    def begin_anew(self) -> None:
+        """The gateway executes the run anew: all of it comes again, under new message ids."""
         self._stale = self._body()
         self._begin()
         self._missed = self._held_back = False
         self.failure = ""
         self.restarts += 1
-        return True
+        self._changed = True
 
     def _streamed(self, event: StreamEvent, now: float) -> bool:
         payload = event.data

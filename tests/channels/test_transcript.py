@@ -383,6 +383,17 @@ def test_a_clarification_that_the_agent_goes_on_after_is_no_question() -> None:
 # ---------------------------------------------------------------- holes, restarts, the state
 
 
+def test_a_run_that_was_executed_anew_while_nobody_listened_is_answered_once() -> None:
+    first = StreamEvent.of("metadata", {"run_id": "r", "attempt": 1})
+    transcript = fed(first, streamed("The answer.", "m1"), updated(whole("The answer.", "m1")))
+    assert transcript.attempt == 1
+    transcript.begin_anew()  # the state was written by the second attempt
+    question: Json = {"type": "human", "content": "?", "id": "q"}
+    assert transcript.reconcile({"messages": [question, whole("The answer.", "m2")]}, NOW)
+    assert transcript.finish(Phase.DONE, NOW).text == "The answer."
+    assert transcript.restarts == 1
+
+
 def test_after_a_hole_growing_text_stands_still_until_it_comes_whole() -> None:
     transcript = fed(streamed("Hel"))
     transcript.missed()

@@ -10,7 +10,6 @@ import zlib
 from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Sequence
 from http.cookiejar import CookieJar, DefaultCookiePolicy
-from urllib.parse import quote
 
 import httpx
 from pydantic import JsonValue
@@ -25,9 +24,6 @@ from tests.emulators.slack import APP_TOKEN, BOT_TOKEN, Seen, SlackEmulator
 from tests.emulators.slack.deliveries import DeliveryKind, DeliveryState
 from tests.emulators.telegram import TelegramEmulator
 from tests.recovery.relay import Relay
-
-_FREE_LOCKS = quote("-c idle_in_transaction_session_timeout=5000 -c lock_timeout=5000")
-"""A replica that is paused inside a transaction on its history must not keep its heir from opening it."""
 
 _FEISHU_SECRET = "chaos-secret-of-the-app"
 
@@ -118,7 +114,7 @@ class WebCrowd(Crowd):
         await self._client.aclose()
 
     def settings(self, replica: str) -> dict[str, JsonValue]:
-        return {"platform": "web", "path": f"/{self.name}", "store": f"{self._database}&options={_FREE_LOCKS}"}
+        return {"platform": "web", "path": f"/{self.name}", "store": self._database}
 
     def person(self) -> str:
         return str(uuid.uuid4())
