@@ -47,7 +47,8 @@ from tests.adapters.slack.paper_slack import PaperSlack
 
 TURN = TurnId("0" * 32)
 SPOT = Spot(TURN, "C1", "1.000001", "T1", "U1", "T1", is_private=False, since="1.000001")
-_REOPENED = re.compile(r"\s*(?:`{3,}|~{3,})\s*\f\s*(?:`{3,}|~{3,})[^\n]*\n")
+_FENCE = r"(?:`{3,}|~{3,})"
+_REOPENED = re.compile(rf"(?:\s*{_FENCE}\s*)?\f\s*(?:{_FENCE}[^\n]*\n|>\s*|[-*+]\s+|\d+[.)]\s+)*")
 WORD = re.compile(r"w\d+w")
 
 
@@ -112,8 +113,8 @@ class Run:
 
     @property
     def words(self) -> list[str]:
-        # Without white space, and without the fences of a code block that goes on: a word that was flushed half, by a
-        # model that fell silent in it, may span two messages.
+        # Without white space, and without the marks with which a code block, a quotation or a list goes on in the next
+        # message: a word that was flushed half, by a model that fell silent in it, may span two messages.
         joined = _REOPENED.sub("", "\f".join(paper.text for paper in self.slack.standing))
         return WORD.findall("".join(joined.split()))
 
