@@ -229,7 +229,10 @@ class Sink(Protocol):
     """What the core offers an adapter. One per channel."""
 
     async def accept(self, inbound: Inbound) -> Accepted:
-        """Commit and de-duplicate; only then ack the platform. Raises `StoreAway`: do not ack, it redelivers."""
+        """Commit and de-duplicate; only then ack the platform. Raises `StoreAway`: do not ack, it redelivers.
+
+        What `comes_again` is then also stored without that, once the store is back.
+        """
         ...
 
     def report(self, state: ChannelState, reason: str = "") -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -21,6 +22,10 @@ from channels.store.records import Lane, StoreError
 
 log = structlog.get_logger(__name__)
 
+_MOST_POSTPONED = 1_000
+_TRY_EVERY = 1.0  # seconds
+_POSTPONE = 3_600.0  # seconds; by then the platform has brought it again, or the store has other troubles
+
 
 class Inbox:
     """What a channel's adapter hands its events to; works on every replica, whoever owns the channel."""
@@ -33,15 +38,54 @@ class Inbox:
         self._metrics = metrics
         self.health = Health(ChannelState.STARTING, since=clock.now())
         self.health_changed: Callable[[], None] = lambda: None
+        self._postponed: dict[str, Inbound] = {}
+        self._has_postponed = asyncio.Event()
 
     async def accept(self, inbound: Inbound) -> Accepted:
         """See `channels.adapter.Sink.accept`."""
-        with _store_away():
-            result = await self._accept(inbound)
+        try:
+            with _store_away():
+                result = await self._accept(inbound)
+        except StoreAway:
+            self._postpone(inbound)
+            raise
+        self._postponed.pop(inbound.event_key, None)
         self._metrics.inbounds.labels(self._channel, result.value).inc()
         if result is Accepted.TAKEN:
             point("accepted")
         return result
+
+    def _postpone(self, inbound: Inbound) -> None:
+        if inbound.comes_again and len(self._postponed) < _MOST_POSTPONED:
+            self._postponed.setdefault(inbound.event_key, inbound)
+            self._has_postponed.set()
+
+    async def store_postponed(self) -> None:
+        """Store what came while the store was away as soon as it is back; until cancelled.
+
+        Nothing depends on it, for none of it was acked. But platforms bring such things again after a minute, five
+        minutes or an hour, and nobody should wait for an answer so long because a database was restarted.
+        """
+        while True:
+            await self._has_postponed.wait()
+            await self._clock.sleep(_TRY_EVERY)
+            while self._postponed and await self._store_one_postponed():
+                pass
+            if not self._postponed:
+                self._has_postponed.clear()
+
+    async def _store_one_postponed(self) -> bool:
+        """Whether the store took it; if not, it is the last one to be tried again."""
+        inbound = self._postponed.pop(next(iter(self._postponed)))
+        if self._clock.now() - inbound.received_at > _POSTPONE:
+            return True
+        try:
+            await self.accept(inbound)
+        except StoreAway:
+            return False
+        except Exception:
+            log.exception("an inbound could not be accepted", channel=self._channel)
+        return True
 
     async def _accept(self, inbound: Inbound) -> Accepted:
         if inbound.kind is InboundKind.MESSAGE and parse_command(inbound.text):

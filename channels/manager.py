@@ -99,7 +99,8 @@ class ChannelManager:
         """Own channels until `shut_down`; then hand all of them over. A lost store is waited for, not fatal."""
         unsubscribe = self._store.subscribe(self._woken)
         _here.add(self.replica)
-        housekeeping = asyncio.create_task(self._keep_house(), name="housekeeping")
+        inboxes = [channel.inbox.store_postponed() for channel in self._channels.values()]
+        beside = asyncio.gather(self._keep_house(), *inboxes)
         try:
             await self._depose_dead_neighbours()
             while not self._shutting_down:
@@ -113,9 +114,9 @@ class ChannelManager:
                 await wait_until(self._clock, self._clock.now() + _ROUND, self._wake)
         finally:
             unsubscribe()
-            housekeeping.cancel()
+            beside.cancel()
             await self._hand_everything_over()
-            await asyncio.gather(housekeeping, return_exceptions=True)
+            await asyncio.gather(beside, return_exceptions=True)
             _here.discard(self.replica)
 
     def shut_down(self) -> None:

@@ -109,9 +109,12 @@ class Inbound:
     """One thing a person did.
 
     `event_key` is unique within the channel: it is what a redelivery repeats, and what several deliveries of the
-    same act have in common. `message_id` is the message a reply answers to. `reply_to` is the message the person
-    replied to, if any. Inbounds of one conversation with the same `group` become one turn; the turn waits until
-    `settle` seconds have passed without another member. `extra` is what only this adapter needs to answer.
+    same act have in common. `received_at` is when it came here, `sent_at` when the platform says that the person did
+    it (None: it does not say); both are seconds since the epoch. `message_id` is the message a reply answers to.
+    `reply_to` is the message the person replied to, if any. Inbounds of one conversation with the same `group` become
+    one turn; the turn waits until `settle` seconds have passed without another member. `comes_again`: the platform
+    delivers it once more when it is not acked; otherwise the person is told, and has to do it once more. `extra` is
+    what only this adapter needs to answer.
     """
 
     place: Place
@@ -127,11 +130,18 @@ class Inbound:
     press: Press | None = None
     group: str | None = None
     settle: float = 0.0
+    sent_at: float | None = None
+    comes_again: bool = True
     extra: Mapping[str, JsonValue] = field(default_factory=dict)
 
     @property
     def channel(self) -> str:
         return self.place.channel
+
+    @property
+    def asked_at(self) -> float:
+        """The order of a conversation's inbounds: a redelivery may bring an earlier one after a later one."""
+        return self.received_at if self.sent_at is None else self.sent_at
 
     def at(self, place: Place) -> Inbound:
         return replace(self, place=place)

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 
 from pydantic import BaseModel, ConfigDict, Field, JsonValue, ValidationError, field_validator, model_validator
+
+_MILLISECONDS = re.compile(r"[0-9]{10,16}")
 
 
 class _Part(BaseModel):
@@ -39,7 +42,14 @@ class Message(_Part):
     root_id: str = ""
     parent_id: str = ""
     thread_id: str = ""
+    create_time: str | int = ""  # milliseconds since the epoch, in a string as far as is known
     mentions: tuple[Mention, ...] = ()
+
+    @property
+    def sent_at(self) -> float | None:
+        """Seconds since the epoch; None when it is not told in a form we know."""
+        digits = str(self.create_time)
+        return int(digits) / 1000 if _MILLISECONDS.fullmatch(digits) else None
 
 
 class Sender(_Part):

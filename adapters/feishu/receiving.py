@@ -136,6 +136,7 @@ class Receiver:
             kind=InboundKind.MESSAGE,
             text=read.text,
             received_at=now,
+            sent_at=message.sent_at,
             message_id=message.message_id,
             attachments=read.attachments,
             mentions_bot=bool(own_id) and mentions_of(message, own_id),
@@ -242,6 +243,7 @@ class Receiver:
             message_id=event.context.open_message_id,
             reply_to=event.context.open_message_id,
             press=press,
+            comes_again=False,
         )
         match await self._sink.accept(inbound):
             case Accepted.TAKEN:

@@ -5,6 +5,7 @@ One act may come as several deliveries (retries; a mention as `message` and `app
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -24,6 +25,7 @@ Json = Mapping[str, JsonValue]
 
 _NEW_MESSAGE = frozenset({"", "file_share", "thread_broadcast", "bot_message", "me_message"})
 """Subtypes of messages that somebody has written; the others report joins, topics and the like."""
+_TS = re.compile(r"[0-9]{1,12}(\.[0-9]{1,9})?")
 _LOST_FILE = frozenset({"tombstone", "hidden_by_limit"})
 
 
@@ -107,6 +109,7 @@ class Intake:
             kind=InboundKind.MESSAGE,
             text=text,
             received_at=self._clock.now(),
+            sent_at=_moment(ts),
             message_id=ts,
             attachments=attachments,
             mentions_bot=event.get("type") == "app_mention" or mentions(encoded, origin.bot),
@@ -210,6 +213,7 @@ class Intake:
             message_id=ts,
             reply_to=ts if ts != place.thread else ROOT_ALIAS + ts,
             press=press,
+            comes_again=False,
             extra=extra,
         )
 
@@ -245,6 +249,7 @@ class Intake:
             received_at=now,
             message_id=as_text(body.get("trigger_id")),
             mentions_bot=True,
+            comes_again=False,
             extra=extra,
         )
 
@@ -252,6 +257,11 @@ class Intake:
 def _is_private(event: Json, channel: str) -> bool:
     kind = as_text(event.get("channel_type"))
     return kind == "im" if kind else channel.startswith("D")
+
+
+def _moment(ts: str) -> float | None:
+    """When a message was written: its `ts` is seconds since the epoch."""
+    return float(ts) if _TS.fullmatch(ts) else None
 
 
 def _reply_to(message: Json) -> str | None:

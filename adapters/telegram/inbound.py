@@ -77,6 +77,7 @@ class Reader:
             kind=kind,
             text=text.strip(),
             received_at=now,
+            sent_at=message.date.timestamp(),
             message_id=str(message.message_id),
             attachments=attachments,
             mentions_bot=is_meant,

@@ -13,7 +13,7 @@ from channels.store.database import Transaction
 from channels.store.leases import fence
 from channels.store.records import Lane, Lease, StoredInbound, Turn
 from channels.store.schema import inbounds, turns
-from channels.store.turns import make, open_among
+from channels.store.turns import AS_ASKED, make, open_among
 
 _WAITING = inbounds.c.state == "waiting"
 _ASKS = inbounds.c.lane == Lane.TURN
@@ -37,6 +37,7 @@ def accept(tx: Transaction, inbound: Inbound, lane: Lane) -> StoredInbound | Non
             state="waiting",
             group_key=inbound.group,
             ready_at=inbound.received_at + inbound.settle,
+            asked_at=inbound.asked_at,
             accepted_at=tx.now,
             payload=inbound_to_json(inbound),
         )
@@ -65,9 +66,7 @@ def claim(tx: Transaction, lease: Lease, limit: int, doubtful: Sequence[TurnId],
         if row.group_key is not None:
             mates = sa.or_(mates, inbounds.c.group_key == row.group_key)
         members = tx.connection.execute(
-            sa.select(inbounds.c.id)
-            .where(inbounds.c.conversation_id == row.conversation_id, _WAITING, _ASKS, mates)
-            .order_by(inbounds.c.id)
+            sa.select(inbounds.c.id).where(inbounds.c.conversation_id == row.conversation_id, _WAITING, _ASKS, mates)
         ).scalars()
         turn_id = new_turn_id()
         made.append(turn_id)
@@ -120,29 +119,32 @@ def channels_with_work(tx: Transaction) -> list[str]:
 
 
 def _heads(channel: str) -> sa.Select[tuple[int, int, str | None, float]]:
-    """For each conversation that no turn holds: its earliest waiting inbound, and when its whole group is ready."""
+    """For each conversation that no turn holds: what was asked first of all that waits, and when its group is ready."""
     here = sa.and_(inbounds.c.channel == channel, _WAITING, _ASKS)
-    first = (
-        sa.select(inbounds.c.conversation_id, sa.func.min(inbounds.c.id).label("head"))
+    place = sa.func.row_number().over(partition_by=inbounds.c.conversation_id, order_by=AS_ASKED)
+    waiting_here = (
+        sa.select(inbounds.c.conversation_id, inbounds.c.id, inbounds.c.group_key, place.label("place"))
         .where(here, ~sa.exists().where(turns.c.holds == inbounds.c.conversation_id))
-        .group_by(inbounds.c.conversation_id)
         .subquery()
     )
-    head, mate = inbounds.alias("head"), inbounds.alias("mate")
+    head, mate = waiting_here, inbounds.alias("mate")
     return (
         sa.select(
-            first.c.conversation_id, first.c.head, head.c.group_key, sa.func.max(mate.c.ready_at).label("ready_at")
+            head.c.conversation_id,
+            head.c.id.label("head"),
+            head.c.group_key,
+            sa.func.max(mate.c.ready_at).label("ready_at"),
         )
-        .join(head, head.c.id == first.c.head)
         .join(
             mate,
             sa.and_(
                 mate.c.channel == channel,
                 mate.c.state == "waiting",
                 mate.c.lane == Lane.TURN,
-                mate.c.conversation_id == first.c.conversation_id,
-                sa.or_(mate.c.id == first.c.head, mate.c.group_key == head.c.group_key),
+                mate.c.conversation_id == head.c.conversation_id,
+                sa.or_(mate.c.id == head.c.id, mate.c.group_key == head.c.group_key),
             ),
         )
-        .group_by(first.c.conversation_id, first.c.head, head.c.group_key)
+        .where(head.c.place == 1)
+        .group_by(head.c.conversation_id, head.c.id, head.c.group_key)
     )

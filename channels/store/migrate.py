@@ -15,7 +15,7 @@ from sqlalchemy.pool import NullPool
 
 from channels.store.records import StoreError
 
-HEAD = "0001"
+HEAD = "0002"
 """The newest revision; a database that has it needs no migration."""
 
 _WAIT = 60.0  # seconds to wait for another process that migrates

@@ -59,6 +59,8 @@ inbounds = sa.Table(
     sa.Column("state", CleanText, nullable=False),
     sa.Column("group_key", CleanText),
     sa.Column("ready_at", sa.Double, nullable=False),
+    # Inbound.asked_at; NULL in what an earlier version accepted, also while replicas of both are up
+    sa.Column("asked_at", sa.Double),
     sa.Column("accepted_at", sa.Double, nullable=False),
     sa.Column("payload", JsonText, nullable=False),
     sa.UniqueConstraint("channel", "event_key", name="inbounds_event"),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import Callable, Iterator, Sequence
+from typing import Self
 
 import sqlalchemy as sa
 from pydantic import JsonValue
@@ -50,7 +51,7 @@ class Store:
     # ------------------------------------------------------------ life
 
     @classmethod
-    async def open(cls, url: str, clock: Clock, *, lease_clock: Clock | None = None) -> Store:
+    async def open(cls, url: str, clock: Clock, *, lease_clock: Clock | None = None) -> Self:
         """Connect, and bring the schema up to date.
 
         `sqlite:///PATH` makes the folder; `sqlite://` lives in memory; `postgresql://USER@HOST/NAME`. Leases go by

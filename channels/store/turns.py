@@ -15,6 +15,9 @@ from channels.store.leases import fence
 from channels.store.records import Counts, Lane, Lease, StoreError, Turn, TurnState
 from channels.store.schema import conversations, feedback, inbounds, turn_inbounds, turns
 
+AS_ASKED = (sa.func.coalesce(inbounds.c.asked_at, inbounds.c.accepted_at), inbounds.c.id)
+"""The order in which people did things, which is not always the one in which they were accepted."""
+
 _OPEN = [state for state in TurnState if state.is_open]
 
 
@@ -31,7 +34,7 @@ def load(tx: Transaction, *conditions: sa.ColumnElement[bool], newest: int | Non
         sa.select(turn_inbounds.c.turn, inbounds.c.payload)
         .join(inbounds, inbounds.c.id == turn_inbounds.c.inbound)
         .where(turn_inbounds.c.turn.in_(asked))
-        .order_by(inbounds.c.id)
+        .order_by(*AS_ASKED)
     )
     for member in members:
         asked[member.turn].append(inbound_from_json(member.payload))
@@ -167,7 +170,7 @@ def requeue(tx: Transaction, lease: Lease, turn_id: TurnId, new_id: TurnId) -> T
     if old is None or _held(tx, old.conversation_id):
         return None
     members = tx.connection.execute(
-        sa.select(turn_inbounds.c.inbound).where(turn_inbounds.c.turn == old.number).order_by(turn_inbounds.c.inbound)
+        sa.select(turn_inbounds.c.inbound).where(turn_inbounds.c.turn == old.number)
     ).scalars()
     make(tx, new_id, lease.channel, old.conversation_id, list(members))
     if old.state == TurnState.DEAD:

@@ -97,6 +97,18 @@ async def test_an_event_is_acked_only_when_it_is_stored(open_room: Open, monkeyp
     assert outcomes == [Outcome.REFUSED, Outcome.ACKED]
 
 
+async def test_questions_brought_in_the_wrong_order_are_answered_in_the_order_they_were_asked(open_room: Open) -> None:
+    room = await open_room([Pause(10), Say("x")], reaction=None)
+    await room.ask("Ann", "one")
+    await room.emulator.wait_for(lambda: len(room.questions) >= 1, 20)
+    room.emulator.hold_events()
+    for text in ("two", "three", "four"):
+        await room.ask("Ann", text)
+        await room.emulator.clock.sleep(0.1)
+    room.emulator.release_events(reverse=True)
+    assert await asked(room, 4) == ["one", "two", "three", "four"]
+
+
 async def test_every_kind_of_message_is_read(open_room: Open) -> None:
     room = await open_room([Say("x")])
     emulator, chat = room.emulator, room.emulator.p2p("Ann")

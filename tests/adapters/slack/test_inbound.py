@@ -50,6 +50,20 @@ async def test_a_mention_that_comes_as_message_and_mention_and_once_more_is_one_
     assert desk.text(root) == "once"
 
 
+async def test_questions_brought_in_the_wrong_order_are_answered_in_the_order_they_were_asked(
+    open_desk: OpenDesk, slack: SlackEmulator
+) -> None:
+    desk = await open_desk([Pause(20), Say("x")])
+    root = await desk.ask("one")
+    await desk.until(lambda: desk.bench.gateway.questions == ["one"])
+    slack.hold()
+    for text in ("two", "three", "four"):
+        await desk.ask(text, thread_ts=root)
+    slack.release(reverse=True)
+    await desk.answered(4)
+    assert desk.bench.gateway.questions == ["one", "two", "three", "four"]
+
+
 async def test_people_read_names_links_and_signs_and_so_does_the_agent(open_desk: OpenDesk) -> None:
     desk = await open_desk([Say("ok")])
     await desk.ask("ask @bob in #secret about https://example.org/a?b=1&c=2 & <tags>, mail ann@example.org, @nobody")

@@ -34,6 +34,8 @@ def inbound(
     group: str | None = None,
     settle: float = 0.0,
     at: float = START,
+    sent_at: float | None = None,
+    comes_again: bool = True,
 ) -> Inbound:
     return Inbound(
         place=place(chat, thread=thread, channel=channel),
@@ -46,6 +48,8 @@ def inbound(
         reply_to=reply_to,
         group=group,
         settle=settle,
+        sent_at=sent_at,
+        comes_again=comes_again,
     )
 
 

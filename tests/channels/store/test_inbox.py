@@ -12,7 +12,8 @@ import pytest
 from channels.model import Place, ThreadId, View
 from channels.store import Store, inbox
 from channels.store.database import Database, Transaction, Work
-from channels.store.records import Lane, Lease, StoreError, StoreUnavailable, TurnState
+from channels.store.records import Lane, Lease, StoreError, StoreUnavailable, Turn, TurnState
+from channels.store.schema import inbounds
 from tests.channels.store.conftest import OpenStore
 from tests.channels.store.samples import (
     ANSWER,
@@ -392,3 +393,48 @@ async def test_a_new_turn_goes_on_in_the_thread_of_its_conversation(store: Store
     turn = await claimed(store, lease, "k2")
     assert turn.thread_id is None
     assert turn.conversation.thread_id == ThreadId("thread-lobby")
+
+
+async def test_what_waits_is_claimed_in_the_order_in_which_it_was_asked_not_brought(
+    store: Store, lease: Lease, clock: ManualClock
+) -> None:
+    await clock.advance(5)
+    await accepted(store, inbound("late", at=START, sent_at=START + 4))
+    await accepted(store, inbound("early", at=START + 5, sent_at=START + 2))
+    await accepted(store, inbound("now", at=START + 3))
+    assert [keys(turn) for turn in await all_turns(store, lease)] == [["early"], ["now"], ["late"]]
+
+
+async def test_the_members_of_a_turn_are_in_the_order_in_which_they_were_asked(store: Store, lease: Lease) -> None:
+    await accepted(store, inbound("second", group="g", sent_at=START + 4))
+    await accepted(store, inbound("first", group="g", sent_at=START + 2))
+    (turn,) = await store.claim(lease, 10)
+    assert keys(turn) == ["first", "second"]
+
+
+async def test_what_an_earlier_version_accepted_meanwhile_keeps_its_place(
+    store: Store, lease: Lease, clock: ManualClock
+) -> None:
+    await accepted(store, inbound("new", at=START))
+    await clock.advance(2)
+    await accepted(store, inbound("old", at=START + 2))
+    await store._database.write(_forget_when_it_was_asked("old"))
+    await clock.advance(2)
+    await accepted(store, inbound("newest", at=START + 4))
+    assert [keys(turn) for turn in await all_turns(store, lease)] == [["new"], ["old"], ["newest"]]
+
+
+def _forget_when_it_was_asked(key: str) -> Work[None]:
+    def forget(tx: Transaction) -> None:
+        tx.connection.execute(inbounds.update().where(inbounds.c.event_key == key).values(asked_at=None))
+
+    return forget
+
+
+async def all_turns(store: Store, lease: Lease) -> list[Turn]:
+    """Claim and finish one turn after the other until nothing waits."""
+    turns: list[Turn] = []
+    while claimed_now := await store.claim(lease, 1):
+        turns += claimed_now
+        await store.finish(lease, claimed_now[0].id)
+    return turns
