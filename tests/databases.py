@@ -157,6 +157,12 @@ def shared_database(postgres: PostgresServer) -> str:
 
 
 @pytest.fixture
+def empty_postgres_url(postgres: PostgresServer) -> str:
+    """The url of a new PostgreSQL database without any tables."""
+    return postgres.create()
+
+
+@pytest.fixture
 def postgres_url(shared_database: str) -> str:
     """The url of a PostgreSQL database with the present schema and no rows."""
     with psycopg.connect(shared_database, autocommit=True) as connection:
@@ -191,5 +197,6 @@ def empty_database_url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     """Like `database_url`, but new and without any tables on PostgreSQL too."""
     if request.param == "sqlite":
         return f"sqlite:///{tmp_path / 'bridge.db'}"
-    server: PostgresServer = request.getfixturevalue("postgres")
-    return server.create()
+    url = request.getfixturevalue("empty_postgres_url")
+    assert isinstance(url, str)
+    return url

@@ -52,7 +52,7 @@ class WebAdapter:
     def __init__(self, settings: WebChannel, context: Context) -> None:
         self._settings = settings
         self._context = context
-        self._log = _make_log(settings, context.channel)
+        self._log = _make_log(settings, context)
         self._timelines: Timelines | None = None
         self._pages: ASGIApp | None = None
         self._upkeep: asyncio.Task[None] | None = None
@@ -213,7 +213,7 @@ class WebAdapter:
         return Check("access", True, "open to this machine only")
 
     async def _check_log(self) -> Check:
-        trial = _make_log(self._settings, self._context.channel)
+        trial = _make_log(self._settings, self._context)
         try:
             await trial.open()
         except LogAway as error:
@@ -224,7 +224,7 @@ class WebAdapter:
         return Check("history", True, detail)
 
 
-def _make_log(settings: WebChannel, channel: str) -> WebLog:
+def _make_log(settings: WebChannel, context: Context) -> WebLog:
     if settings.store is None:
         return MemoryLog()
-    return SqlLog(settings.store.get_secret_value(), channel)
+    return SqlLog(settings.store.get_secret_value(), context.channel, context.clock)

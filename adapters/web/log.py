@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Protocol
 
 
 class LogAway(Exception):
     """The log cannot be read or written now. The text names the cause and carries no content."""
+
+
+class Outdated(LogAway):
+    """Somebody else has written the entry since it was read: an owner that took over, or one that did not know yet."""
 
 
 class EntryKind(StrEnum):
@@ -22,7 +26,8 @@ class EntryKind(StrEnum):
 class Record:
     """One entry as it is kept. Entries are shown by (`order`, `seq`); `seq` rises with every entry of a conversation.
 
-    The first reply to a question has the question's `order`, so that it stands right below it. `body` is JSON.
+    `order` is the moment at which the person acted, in microseconds since the epoch; the first reply to a question has
+    the question's `order`, so that it stands right below it. `body` is JSON. `version` counts how often it was put.
     """
 
     id: str
@@ -31,6 +36,7 @@ class Record:
     seq: int
     at: float
     body: str
+    version: int = 0
 
     @property
     def position(self) -> tuple[int, int]:
@@ -58,7 +64,10 @@ class WebLog(Protocol):
     async def close(self) -> None: ...
 
     async def put(self, conversation: str, record: Record) -> None:
-        """Add the entry, or replace the one with this id. Calls for one conversation take effect in their order."""
+        """Add the entry (`version` 0), or replace the one that has this id and `version`; its version is one more then.
+
+        Raises `Outdated`, and changes nothing, when the entry that is kept has another version, or is there already.
+        """
         ...
 
     async def get(self, conversation: str, entry: str) -> Record | None: ...
@@ -94,7 +103,11 @@ class MemoryLog:
         pass
 
     async def put(self, conversation: str, record: Record) -> None:
-        self._records.setdefault(conversation, {})[record.id] = record
+        records = self._records.setdefault(conversation, {})
+        kept = records.get(record.id)
+        if record.version != (kept.version if kept is not None else 0):
+            raise Outdated("an entry of the history was written by somebody else")
+        records[record.id] = replace(record, version=record.version + 1)
 
     async def get(self, conversation: str, entry: str) -> Record | None:
         return self._records.get(conversation, {}).get(entry)

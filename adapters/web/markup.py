@@ -9,6 +9,7 @@ from __future__ import annotations
 import html
 import re
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 
 import nh3
 from markdown_it import MarkdownIt
@@ -59,8 +60,9 @@ def plain(text: str) -> str:
 class GrowingMarkup:
     """Renders a text again and again while it grows, in time linear in its length.
 
-    Only the end of a text can change its meaning when more is added: the last block that begins before the last line
-    (a `#` may yet become `#hashtag`). Everything before it is rendered once. Link definitions may stand anywhere, so
+    Only the end of a text can change its meaning when more is added: the last block whose beginning is complete (a `#`
+    may yet become `#hashtag`, and a `|` the second line of a table or of a paragraph). Everything before it is rendered
+    once. Link definitions may stand anywhere, so
     links by reference appear when the text is complete.
     """
 
@@ -95,12 +97,12 @@ class GrowingMarkup:
         settled: list[str] = []
         loose: list[str] = []
         settled_lines = 0
-        for first_line, block in _blocks(source, _DOCUMENT):
-            if loose and first_line < last_line:
+        for block in _blocks(source, _DOCUMENT):
+            if loose and block.proven_by < last_line:
                 settled += loose
                 loose = []
-                settled_lines = first_line
-            loose.append(block)
+                settled_lines = block.first_line
+            loose.append(block.html)
         blocks = [*self._settled_blocks, *settled, *loose]
         if settled:
             self._settled_blocks = [*self._settled_blocks, *settled]
@@ -124,12 +126,20 @@ def _render(text: str, parser: MarkdownIt) -> Iterator[str]:
     if len(text) > _LARGEST:
         yield plain(text)
         return
-    for _, block in _blocks(text, parser):
-        yield block
+    for block in _blocks(text, parser):
+        yield block.html
 
 
-def _blocks(text: str, parser: MarkdownIt) -> Iterator[tuple[int, str]]:
-    """Each top-level block as safe HTML, with the number of the line it begins on."""
+@dataclass(frozen=True, slots=True)
+class _Block:
+    """A top-level block as safe HTML. Lines count from 0; it is such a block for good once `proven_by` is complete."""
+
+    first_line: int
+    proven_by: int
+    html: str
+
+
+def _blocks(text: str, parser: MarkdownIt) -> Iterator[_Block]:
     env: EnvType = {}
     group: list[Token] = []
     depth = 0
@@ -138,11 +148,13 @@ def _blocks(text: str, parser: MarkdownIt) -> Iterator[tuple[int, str]]:
         depth += token.nesting
         if depth == 0:
             first_line, end_line = group[0].map or (0, 0)
+            proven_by = first_line + (group[0].type == "table_open")
             if max(token.level for token in group) >= _DEEPEST - 1:
                 # The parser drops what is nested deeper still.
-                yield first_line, plain("\n".join(text.split("\n")[first_line:end_line]))
+                block = plain("\n".join(text.split("\n")[first_line:end_line]))
             else:
-                yield first_line, _safe(parser.renderer.render(group, parser.options, env))
+                block = _safe(parser.renderer.render(group, parser.options, env))
+            yield _Block(first_line, proven_by, block)
             group = []
 
 

@@ -12,7 +12,7 @@ import structlog
 from pydantic import BaseModel, ConfigDict, JsonValue, ValidationError
 
 from adapters.web.feed import Event, Feed
-from adapters.web.log import EntryKind, LogAway, Record, WebLog
+from adapters.web.log import EntryKind, LogAway, Outdated, Record, WebLog
 from adapters.web.paint import AskedFile, Painter, Style, paint_divider, paint_question
 from adapters.web.patch import difference
 from adapters.web.templating import STATIC_VERSION
@@ -250,17 +250,20 @@ class Timeline:
             return entry
         kind = EntryKind.DIVIDER if asked.is_divider else EntryKind.ASK
         body = AskedBody(text=asked.text, files=asked.files)
-        seq = self._next_seq()
-        record = Record(asked.id, kind, seq, seq, asked.at, body.model_dump_json())
+        record = Record(asked.id, kind, self._order_of(asked), self._next_seq(), asked.at, body.model_dump_json())
         entry = _Entry(record, _paint_asked(kind, body))
         self._insert(entry)
         return entry
 
     async def _add_reply(self, turn: TurnId, asked: Asked, view: View, unformatted: bool) -> None:
         above = await self._ensure(asked)
-        seq = self._next_seq()
-        order = above.record.order if above is not None and not self._is_answered(above) else seq
-        record = Record(turn, EntryKind.REPLY, order, seq, self._clock.now(), "")
+        if above is None:
+            order = self._order_of(asked)
+        elif self._is_answered(above):
+            order = _order_at(self._clock.now())
+        else:
+            order = above.record.order
+        record = Record(turn, EntryKind.REPLY, order, self._next_seq(), self._clock.now(), "")
         body = ReplyBody(view=view, is_command=asked.is_command, unformatted=unformatted)
         entry = _Entry(record, {}, body, Painter(self._style, turn), above)
         async with entry.changing:
@@ -272,6 +275,16 @@ class Timeline:
         """Whether a reply stands below the question already, or it is so far up that nobody would see one there."""
         below = (entry for entry in self._entries.values() if entry.record.order == above.record.order)
         return above.record.id not in self._entries or any(entry is not above for entry in below)
+
+    def _order_of(self, asked: Asked) -> int:
+        """Where something belongs by when it was asked: a place of its own, within what pages show at first."""
+        taken = {entry.record.order for entry in self._entries.values()}
+        order = _order_at(asked.at)
+        if self._has_earlier and taken:
+            order = max(order, min(taken))
+        while order in taken:
+            order += 1
+        return order
 
     def _next_seq(self) -> int:
         self._last_seq += 1
@@ -330,7 +343,14 @@ class Timeline:
         reply = entry.reply
         if reply is not None:
             entry.record = replace(entry.record, body=reply.model_dump_json())
-        await self._log.put(self._conversation, entry.record)
+        try:
+            await self._log.put(self._conversation, entry.record)
+        except Outdated:
+            # Whoever still owns the channel comes again, and then replaces what is kept now.
+            kept = await self._log.get(self._conversation, entry.record.id)
+            entry.record = replace(entry.record, version=kept.version if kept is not None else 0)
+            raise
+        entry.record = replace(entry.record, version=entry.record.version + 1)
         entry.save_after = self._clock.now() + _SAVE_EVERY
         entry.is_saved = entry.reply is reply
 
@@ -350,6 +370,10 @@ class Timeline:
         body = ReplyBody.model_validate_json(record.body)
         painter = Painter(self._style, TurnId(record.id))
         return _Entry(record, _paint_reply(painter, body), body, painter, is_saved=True)
+
+
+def _order_at(moment: float) -> int:
+    return round(moment * 1_000_000)
 
 
 def _paint_asked(kind: EntryKind, body: AskedBody) -> dict[str, str]:

@@ -37,7 +37,7 @@ _CONNECT = 5  # seconds to reach PostgreSQL
 _QUEUED = 10.0  # seconds a unit may wait for its turn
 _UNIT = 25.0  # seconds after which the caller is told, whatever the thread is doing
 _BATCH = 256  # units that SQLite commits together
-_POSTGRES_WRITERS, _POSTGRES_READERS, _SQLITE_READERS = 4, 2, 2
+_SQLITE_READERS = 2
 # deadlock, serialization failure: nothing was done, and a second try meets another order
 _REPEATABLE = frozenset({"40P01", "40001"})
 
@@ -125,7 +125,7 @@ class _Workers:
         engine: Engine,
         clock: Clock,
         lease_clock: Clock | None,
-        hooks: OnCommit,
+        hooks: OnCommit | None,
         *,
         count: int,
         batch: int,
@@ -202,7 +202,7 @@ class _Workers:
                     self._sockets[threading.get_ident()] = connection
                 with connection.begin():
                     tellers, woken = self._attempt(connection, units)
-                    if woken:
+                    if woken and self._hooks is not None:
                         self._hooks.announce(connection, woken)
                     committing = True
             except Exception as error:  # noqa: BLE001  whatever it is, the callers must hear of it
@@ -217,7 +217,7 @@ class _Workers:
                 for unit in units:
                     unit.future.set_exception(as_store_error(error))
                 return connection
-            if woken:
+            if woken and self._hooks is not None:
                 self._hooks.committed(woken)
             for tell in tellers:
                 tell()
@@ -245,9 +245,21 @@ class _Workers:
 
 
 class Database:
-    """One database: its engines and the threads that work on it."""
+    """One database: its engines and the threads that work on it; `writers` and `readers` are those on PostgreSQL.
 
-    def __init__(self, url: str, clock: Clock, lease_clock: Clock | None, hooks: OnCommit) -> None:
+    Raises `StoreError` for a URL that cannot be used.
+    """
+
+    def __init__(
+        self,
+        url: str,
+        clock: Clock,
+        lease_clock: Clock | None = None,
+        hooks: OnCommit | None = None,
+        *,
+        writers: int = 4,
+        readers: int = 2,
+    ) -> None:
         self.url = parse_url(url)
         self._closed = False
         self.is_postgres = self.url.get_backend_name() == "postgresql"
@@ -255,8 +267,8 @@ class Database:
         if self.is_postgres:
             engine = create_engine(self.url)
             self._engines = [engine]
-            self._writers = _Workers("store-write", engine, clock, lease_time, hooks, count=_POSTGRES_WRITERS, batch=1)
-            self._readers = _Workers("store-read", engine, clock, lease_time, hooks, count=_POSTGRES_READERS, batch=1)
+            self._writers = _Workers("store-write", engine, clock, lease_time, hooks, count=writers, batch=1)
+            self._readers = _Workers("store-read", engine, clock, lease_time, hooks, count=readers, batch=1)
         elif is_in_memory(self.url):
             engine = create_engine(self.url)
             self._engines = [engine]

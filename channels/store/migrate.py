@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import threading
 import time
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 
 import sqlalchemy as sa
@@ -13,41 +15,72 @@ from sqlalchemy.engine import Connection, Engine
 from sqlalchemy.exc import OperationalError, ProgrammingError
 from sqlalchemy.pool import NullPool
 
+from channels.store.database import Database, as_store_error
 from channels.store.records import StoreError
+from channels.store.schema import metadata
 
-HEAD = "0002"
-"""The newest revision; a database that has it needs no migration."""
+_SCRIPTS = Path(__file__).parent / "migrations"
+
+
+@dataclass(frozen=True, slots=True)
+class Schema:
+    """Tables, and the way to them.
+
+    `versions` is a folder of Alembic migrations; a database that has the revision `head` needs none of them. Where it
+    stands is noted in the table `noted_in`.
+    """
+
+    tables: sa.MetaData
+    versions: Path
+    head: str
+    noted_in: str = "alembic_version"
+
+
+STORE = Schema(metadata, _SCRIPTS / "versions", "0002")
 
 _WAIT = 60.0  # seconds to wait for another process that migrates
 _LOCK = 0x6368_6272  # any number, the same in every process: "chbr"
-_SCRIPTS = Path(__file__).parent / "migrations"
 # Alembic keeps the migration that runs in global variables.
 _alone = threading.Lock()
 
 
-def migrate(engine: Engine, to: str = HEAD, scripts: Path = _SCRIPTS) -> None:
-    """Bring the database to the revision `to`; blocks, for up to a minute while another process does it.
+def migrate(engine: Engine, schema: Schema = STORE, *, to: str | None = None) -> None:
+    """Bring the database to the revision `to`, or the newest; blocks, up to a minute while another process does it.
 
     Raises `StoreError` when the database was made by a newer version of the bridge.
     """
+    to = to or schema.head
     with _alone:
         if engine.dialect.name == "sqlite":
             _prepare_file(engine)
-        if _revision(engine) == to:
+        if _revision(engine, schema) == to:
             return
         with _locked(engine) as connection:
-            _upgrade(connection, to, scripts)
+            _upgrade(connection, schema, to)
 
 
-def _upgrade(connection: Connection, to: str, scripts: Path) -> None:
+async def bring_up_to_date(database: Database, schema: Schema = STORE) -> None:
+    """`migrate` off the event loop; the database is closed when that fails. Raises `StoreError`."""
+    try:
+        await asyncio.to_thread(migrate, database.engine, schema)
+    except BaseException as error:
+        await database.close()
+        if isinstance(error, Exception):
+            raise as_store_error(error) from None
+        raise
+
+
+def _upgrade(connection: Connection, schema: Schema, to: str) -> None:
     # It takes most of a second to import, which a start that needs no migration can do without.
     from alembic import command
     from alembic.config import Config
     from alembic.util.exc import CommandError
 
     config = Config()
-    config.set_main_option("script_location", str(scripts).replace("%", "%%"))
-    config.attributes["connection"] = connection
+    config.set_main_option("script_location", str(_SCRIPTS).replace("%", "%%"))
+    config.set_main_option("version_locations", str(schema.versions).replace("%", "%%"))
+    config.set_main_option("path_separator", "newline")
+    config.attributes.update(connection=connection, schema=schema)
     try:
         command.upgrade(config, to)
     except CommandError as error:
@@ -77,11 +110,13 @@ def _locked(engine: Engine) -> Iterator[Connection]:
                 yield connection
 
 
-def _revision(engine: Engine) -> str | None:
+def _revision(engine: Engine, schema: Schema) -> str | None:
+    number: sa.ColumnClause[str] = sa.column("version_num")
+    noted = sa.select(number).select_from(sa.table(schema.noted_in))
     with engine.connect() as connection:
         try:
             with connection.begin():
-                return connection.execute(sa.text("SELECT version_num FROM alembic_version")).scalar()
+                return connection.execute(noted).scalar()
         except (OperationalError, ProgrammingError):
             return None
 

@@ -14,8 +14,8 @@ from channels.adapter import StoreAway
 from channels.clock import Clock
 from channels.model import Inbound, Place, RunId, ThreadId, TurnId, View, new_turn_id
 from channels.store import conversations, inbox, leases, memory, retention, turns
-from channels.store.database import Database, Work, as_store_error
-from channels.store.migrate import migrate
+from channels.store.database import Database, Work
+from channels.store.migrate import bring_up_to_date
 from channels.store.records import (
     Conversation,
     Counts,
@@ -61,13 +61,7 @@ class Store:
         wakes = Wakes(asyncio.get_running_loop())
         database = Database(url, clock, lease_clock, wakes)
         store = cls(database, clock, wakes)
-        try:
-            await asyncio.to_thread(migrate, database.engine)
-        except BaseException as error:
-            await database.close()
-            if isinstance(error, Exception):
-                raise as_store_error(error) from None
-            raise
+        await bring_up_to_date(database)
         if database.is_postgres:
             store._listening = asyncio.create_task(
                 listen(database.url, wakes, store._channels_with_work), name="store-listen"

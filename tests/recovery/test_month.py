@@ -6,6 +6,7 @@ from pathlib import Path
 
 from adapters.web.log import EntryKind, Record, Upload
 from adapters.web.sqllog import SqlLog
+from tests.clock import ManualClock
 
 _DAY = 86_400.0
 _KEPT_DAYS = 3
@@ -14,7 +15,7 @@ _BROWSERS = 5
 
 async def test_a_month_of_pages_stays_bounded(tmp_path: Path) -> None:
     path = tmp_path / "web.db"
-    log = SqlLog(f"sqlite:///{path}", "web")
+    log = SqlLog(f"sqlite:///{path}", "web", ManualClock())
     await log.open()
     sizes: list[int] = []
     for today in range(30):
@@ -25,7 +26,9 @@ async def test_a_month_of_pages_stays_bounded(tmp_path: Path) -> None:
             await log.save_upload(f"b{browser}", Upload(f"file-{today}", "a.bin", "text/plain", b"x" * 20_000), now)
             for written in range(3):  # an answer that grows
                 body = "x" * 10_000 * (written + 1)
-                await log.put(f"b{browser}", Record(f"reply-{today}", EntryKind.REPLY, seq, seq + 1, now, body))
+                await log.put(
+                    f"b{browser}", Record(f"reply-{today}", EntryKind.REPLY, seq, seq + 1, now, body, written)
+                )
         await log.prune(now - _KEPT_DAYS * _DAY)
         sizes.append(path.stat().st_size)
     kept = await log.newest("b0", 1000)

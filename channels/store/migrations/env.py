@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from alembic import context
 
-from channels.store.schema import metadata
-
+attributes = context.config.attributes
 context.configure(
-    connection=context.config.attributes["connection"],
-    target_metadata=metadata,
+    connection=attributes["connection"],
+    target_metadata=attributes["schema"].tables,
+    version_table=attributes["schema"].noted_in,
     transactional_ddl=True,
 )
 with context.begin_transaction():

@@ -15,8 +15,9 @@ from adapters.web.adapter import WebAdapter
 from adapters.web.guard import REQUEST_HEADER
 from tests.adapters.web.core import FakeSink, adapter_for
 from tests.browser import chromium
+from tests.databases import empty_database_url, empty_postgres_url, postgres
 
-__all__ = ["chromium"]
+__all__ = ["chromium", "empty_database_url", "empty_postgres_url", "postgres"]
 
 Serve = Callable[[ASGIApp], Awaitable[str]]
 

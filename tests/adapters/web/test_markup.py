@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from html.parser import HTMLParser
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from adapters.web.markup import GrowingMarkup, markup, plain
@@ -188,6 +188,7 @@ def test_a_person_s_line_breaks_are_kept() -> None:
 
 
 @given(markdown, st.lists(st.integers(1, 12), min_size=1, max_size=40))
+@example("===\n|| a | b |\n|---|--:|\n| 1 | 2 |\n", [4, 12])  # a row that looked like the head of a table at first
 @settings(max_examples=150)
 def test_text_rendered_while_it_grew_ends_as_if_rendered_at_once(text: str, sizes: list[int]) -> None:
     growing = GrowingMarkup()

@@ -49,7 +49,7 @@ async def _show(adapter: WebAdapter, inbound: Inbound, view: View, turn: TurnId 
 
 
 async def _history(visitor: httpx.AsyncClient) -> list[Mapping[str, object]]:
-    answer = await visitor.get("/history", params={"order": 10**9, "seq": 10**9})
+    answer = await visitor.get("/history", params={"order": 2**53, "seq": 0})
     entries: list[Mapping[str, object]] = answer.json()["entries"]
     return entries
 

@@ -202,6 +202,37 @@ async def test_each_reply_stands_below_its_question_also_when_another_was_asked_
     assert page.texts == ["What is it?", "It.", "And that?", "That."]
 
 
+async def test_a_question_that_the_log_does_not_know_stands_where_it_was_asked(
+    timeline: Timeline, log: FlakyLog, clock: ManualClock
+) -> None:
+    log.is_away = True
+    with pytest.raises(LogAway):
+        await timeline.ask(ASKED)
+    log.is_away = False
+    after = await _loaded(log, clock)  # its process went before the log was back
+    second = Asked("q2", "And that?", 2.0)
+    await after.ask(second)
+    await after.show(TURN, ASKED, message_view("It."))
+    await after.show(OTHER, second, message_view("That."))
+    expected = ["What is it?", "It.", "And that?", "That."]
+    assert (await _catch_up(after, PageModel())).texts == expected
+    assert (await _catch_up(await _loaded(log, clock), PageModel())).texts == expected
+
+
+async def test_a_question_shown_very_late_is_not_hidden_above_what_pages_reach(
+    timeline: Timeline, log: FlakyLog, clock: ManualClock
+) -> None:
+    for number in range(WINDOW + 5):
+        await timeline.ask(Asked(f"early{number}", f"Question {number}", 10.0 + number))
+    after = await _loaded(log, clock)
+    await after.show(TURN, ASKED, message_view("It."))
+    page = await _catch_up(after, PageModel())
+    assert page.texts[:4] == ["Question 5", "What is it?", "It.", "Question 6"]
+    earlier = await after.earlier(page.in_order[0].position)
+    assert isinstance(earlier["entries"], list)
+    assert len(earlier["entries"]) == 5
+
+
 async def test_a_second_reply_to_a_question_stands_at_the_end(timeline: Timeline) -> None:
     await timeline.show(TURN, ASKED, message_view("Failed", Phase.FAILED))
     await timeline.ask(Asked("q2", "Well?", 2.0))
@@ -292,6 +323,30 @@ async def test_after_a_restart_the_same_reply_grows_on(timeline: Timeline, log: 
     assert page.texts == ["What is it?", "Half"]
     await after.show(TURN, ASKED, message_view("Half and whole."))
     assert (await _catch_up(after, page)).texts == ["What is it?", "Half and whole."]
+
+
+async def test_what_somebody_who_was_paused_writes_does_not_replace_what_his_successor_wrote(
+    timeline: Timeline, log: FlakyLog, clock: ManualClock
+) -> None:
+    await timeline.show(TURN, ASKED, message_view("Half", Phase.WRITING))
+    successor = await _loaded(log, clock)
+    await successor.show(TURN, ASKED, message_view("Half and whole."))
+    await clock.advance(1)
+    await timeline.show(TURN, ASKED, message_view("Half and", Phase.WRITING))  # had asked before he was paused
+    assert (await _catch_up(await _loaded(log, clock), PageModel())).texts[-1] == "Half and whole."
+
+
+async def test_a_successor_replaces_what_came_between_his_reading_and_his_writing(
+    timeline: Timeline, log: FlakyLog, clock: ManualClock
+) -> None:
+    await timeline.show(TURN, ASKED, message_view("Half", Phase.WRITING))
+    successor = await _loaded(log, clock)
+    await clock.advance(1)
+    await timeline.show(TURN, ASKED, message_view("Half and", Phase.WRITING))
+    with pytest.raises(LogAway):
+        await successor.show(TURN, ASKED, message_view("Half and whole."))
+    await successor.show(TURN, ASKED, message_view("Half and whole."))
+    assert (await _catch_up(await _loaded(log, clock), PageModel())).texts[-1] == "Half and whole."
 
 
 async def test_feedback_is_shown_and_kept(timeline: Timeline, log: FlakyLog, clock: ManualClock) -> None:

@@ -8,9 +8,25 @@ import pytest
 
 from channels.store import Store
 from tests.clock import ManualClock
-from tests.databases import database_url, empty_database_url, postgres, postgres_url, shared_database, sqlite_file
+from tests.databases import (
+    database_url,
+    empty_database_url,
+    empty_postgres_url,
+    postgres,
+    postgres_url,
+    shared_database,
+    sqlite_file,
+)
 
-__all__ = ["database_url", "empty_database_url", "postgres", "postgres_url", "shared_database", "sqlite_file"]
+__all__ = [
+    "database_url",
+    "empty_database_url",
+    "empty_postgres_url",
+    "postgres",
+    "postgres_url",
+    "shared_database",
+    "sqlite_file",
+]
 
 OpenStore = Callable[[], Awaitable[Store]]
 

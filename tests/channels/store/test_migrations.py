@@ -7,6 +7,7 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -16,15 +17,15 @@ from alembic.migration import MigrationContext
 from alembic.script import ScriptDirectory
 from sqlalchemy.engine import Engine
 
-from channels.store import Store, migrate
+from channels.store import Store
 from channels.store.database import create_engine, parse_url
+from channels.store.migrate import STORE, Schema, migrate
 from channels.store.records import StoreError
 from channels.store.schema import metadata
 from tests.channels.store.samples import contents, owned
 from tests.clock import ManualClock
 
-SCRIPTS = Path(migrate.__file__).parent / "migrations"
-REVISIONS = [script.revision for script in ScriptDirectory(str(SCRIPTS)).walk_revisions()][::-1]
+REVISIONS = [script.revision for script in ScriptDirectory(str(STORE.versions.parent)).walk_revisions()][::-1]
 
 NEXT = """
 import sqlalchemy as sa
@@ -47,6 +48,14 @@ def engine(empty_database_url: str) -> Iterator[Engine]:
     engine = create_engine(parse_url(empty_database_url))
     yield engine
     engine.dispose()
+
+
+def with_next(folder: Path, script: str) -> Schema:
+    """The schema with one more revision."""
+    versions = folder / "versions"
+    shutil.copytree(STORE.versions, versions, ignore=shutil.ignore_patterns("__pycache__"))
+    (versions / "next.py").write_text(script)
+    return replace(STORE, versions=versions)
 
 
 def rows(engine: Engine, table: str) -> list[dict[str, object]]:
@@ -85,14 +94,14 @@ async def test_a_new_database_gets_the_whole_schema(
 
 
 def test_the_newest_revision_is_the_one_that_a_start_expects() -> None:
-    assert REVISIONS[-1] == migrate.HEAD
+    assert REVISIONS[-1] == STORE.head
 
 
 @pytest.mark.parametrize("revision", REVISIONS)
 async def test_a_database_of_each_version_is_upgraded_with_its_data(
     revision: str, engine: Engine, empty_database_url: str, clock: ManualClock
 ) -> None:
-    migrate.migrate(engine, to=revision)
+    migrate(engine, to=revision)
     before = fill(engine)
     store = await Store.open(empty_database_url, clock)
     await owned(store, channel="works")
@@ -104,34 +113,29 @@ async def test_a_database_of_each_version_is_upgraded_with_its_data(
 
 
 def test_a_migration_that_rebuilds_a_table_keeps_what_refers_to_it(engine: Engine, tmp_path: Path) -> None:
-    scripts = tmp_path / "migrations"
-    shutil.copytree(SCRIPTS, scripts, ignore=shutil.ignore_patterns("__pycache__"))
-    (scripts / "versions" / "next.py").write_text(NEXT.format(head=migrate.HEAD))
-    migrate.migrate(engine)
+    extended = with_next(tmp_path, NEXT.format(head=STORE.head))
+    migrate(engine)
     before = fill(engine)
-    migrate.migrate(engine, to="next", scripts=scripts)
+    migrate(engine, extended, to="next")
     assert rows(engine, "turns") == [{**before["turns"][0], "attempts": 2}]
     for table in ("turn_inbounds", "feedback"):
         assert rows(engine, table) == before[table]
 
 
 def test_a_migration_that_fails_leaves_everything_as_it_was(engine: Engine, tmp_path: Path) -> None:
-    scripts = tmp_path / "migrations"
-    shutil.copytree(SCRIPTS, scripts, ignore=shutil.ignore_patterns("__pycache__"))
-    broken = NEXT.format(head=migrate.HEAD) + "    raise RuntimeError('in the middle')\n"
-    (scripts / "versions" / "next.py").write_text(broken)
-    migrate.migrate(engine)
+    extended = with_next(tmp_path, NEXT.format(head=STORE.head) + "    raise RuntimeError('in the middle')\n")
+    migrate(engine)
     before = fill(engine)
     with pytest.raises(RuntimeError, match="in the middle"):
-        migrate.migrate(engine, to="next", scripts=scripts)
+        migrate(engine, extended, to="next")
     assert rows(engine, "turns") == before["turns"]
-    assert rows(engine, "alembic_version") == [{"version_num": migrate.HEAD}]
+    assert rows(engine, "alembic_version") == [{"version_num": STORE.head}]
 
 
 async def test_a_database_of_a_newer_version_is_refused(
     engine: Engine, empty_database_url: str, clock: ManualClock
 ) -> None:
-    migrate.migrate(engine)
+    migrate(engine)
     with engine.begin() as connection:
         connection.execute(sa.text("UPDATE alembic_version SET version_num = '9999'"))
     with pytest.raises(StoreError, match="newer version"):
@@ -181,4 +185,4 @@ def test_processes_that_start_at_once_migrate_once(empty_database_url: str, engi
     for process in processes:
         _, errors = process.communicate(timeout=60)
         assert process.returncode == 0, errors
-    assert rows(engine, "alembic_version") == [{"version_num": migrate.HEAD}]
+    assert rows(engine, "alembic_version") == [{"version_num": STORE.head}]
