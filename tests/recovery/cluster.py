@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import math
 import signal
 import socket
@@ -33,6 +34,15 @@ class Held:
 
     pid: int | None
     epoch: int
+
+
+@dataclass(frozen=True, slots=True)
+class Taken:
+    """How the bridge took a question: accepted and claimed at these moments, as the so manieth of all turns."""
+
+    accepted_at: float
+    claimed_at: float
+    turn: int
 
 
 class GatewayProcess:
@@ -185,6 +195,18 @@ class Cluster:
     async def stored(self) -> int:
         """How many inbounds were ever accepted."""
         return int(str((await self._query("SELECT count(*) FROM inbounds"))[0][0]))
+
+    async def taken(self) -> dict[str, Taken]:
+        """Every question that became a turn, by its text."""
+        rows = await self._query(
+            "SELECT payload, accepted_at, min(turns.created_at), min(turns.number) FROM inbounds"
+            " JOIN turn_inbounds ON turn_inbounds.inbound = inbounds.id JOIN turns ON turns.number = turn_inbounds.turn"
+            " GROUP BY inbounds.id"
+        )
+        return {
+            str(json.loads(str(payload))["text"]): Taken(float(str(accepted)), float(str(claimed)), int(str(turn)))
+            for payload, accepted, claimed, turn in rows
+        }
 
     async def count_runs(self) -> int:
         """End the gateway, which lets nobody else look, and return how many runs it was ever asked for."""

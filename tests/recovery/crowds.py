@@ -34,13 +34,11 @@ Urls = Callable[[], Sequence[str]]
 class Crowd(ABC):
     """One channel and its people.
 
-    `sends_may_double`: the platform has no way to repeat a send safely. `questions_may_slip`: a question that could not
-    be taken when it was asked (its process or the database was away) reaches the bridge after a later one.
+    `sends_may_double`: the platform has no way to repeat a send safely.
     """
 
     platform: str
     sends_may_double = False
-    questions_may_slip = False
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -99,7 +97,6 @@ class WebCrowd(Crowd):
     """Browsers. They ask one replica after the other, as a proxy would for them, and repeat what was not taken."""
 
     platform = "web"
-    questions_may_slip = True
 
     async def start(self, replicas: Sequence[str], urls: Urls, database: str) -> None:
         self._urls = urls
@@ -272,7 +269,6 @@ class SlackCrowd(RelayedCrowd):
 
     platform = "slack"
     changes = ("/chat.postMessage", "/chat.update", "/chat.startStream", "/chat.appendStream", "/chat.stopStream")
-    questions_may_slip = True  # what was not acknowledged is brought again after what came later
 
     async def start(self, replicas: Sequence[str], urls: Urls, database: str) -> None:
         self._emulator = SlackEmulator(SystemClock(), ack_seconds=6.0)
@@ -343,7 +339,6 @@ class FeishuCrowd(RelayedCrowd):
 
     platform = "feishu"
     changes = ("/cardkit/", "/im/v1/messages")
-    questions_may_slip = True  # what was not acknowledged is brought again after what came later
 
     async def start(self, replicas: Sequence[str], urls: Urls, database: str) -> None:
         self._app_id = f"cli_{self.name}"
