@@ -32,6 +32,11 @@ def as_count(value: JsonValue) -> int:
     return value if isinstance(value, int) and not isinstance(value, bool) and value >= 0 else 0
 
 
+def whole_number(text: str) -> int | None:
+    """The number that at most 18 ASCII digits spell, else None: `int` raises for thousands of them, and for "²"."""
+    return int(text) if len(text) <= 18 and text.isascii() and text.isdigit() else None
+
+
 def first_text(source: Mapping[str, JsonValue], *keys: str) -> str:
     """The first non-blank string under one of the keys, else an empty string."""
     for key in keys:

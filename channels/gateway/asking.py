@@ -13,6 +13,7 @@ from channels.gateway.runs import RunRequest, WhenBusy
 from channels.inputs import Ask, InputFile, Resume
 from channels.model import TurnId
 from channels.shapes import as_object, as_text
+from channels.strict_json import strict_object, strict_text
 
 TURN_KEY = "channel_bridge_turn"
 """The key in a run's metadata under which the turn's id stands."""
@@ -27,10 +28,10 @@ def question_id(turn: TurnId) -> str:
 
 
 def run_body(request: RunRequest, traits: Traits, uploads: Sequence[JsonValue] = ()) -> RunBody:
-    """The run as the gateway wants it. `uploads` are files that travelled ahead over HTTP."""
-    metadata: dict[str, JsonValue] = {**request.metadata, TURN_KEY: request.turn}
-    config = dict(request.config)
-    context = dict(request.context)
+    """The run as the gateway wants it, all of it strict JSON. `uploads` are files that travelled ahead over HTTP."""
+    metadata: dict[str, JsonValue] = {**strict_object(request.metadata), TURN_KEY: request.turn}
+    config = strict_object(request.config)
+    context = strict_object(request.context)
     if context and (configurable := config.pop("configurable", None)):
         # LangGraph refuses both together; a context is also readable as `configurable`.
         context = {**as_object(configurable), **context}
@@ -42,7 +43,8 @@ def run_body(request: RunRequest, traits: Traits, uploads: Sequence[JsonValue] =
         case Ask() as ask:
             run_input = {"messages": [_message(ask, request.turn, traits, uploads)]}
         case Resume(answers):
-            command = {"resume": answers[""] if set(answers) == {""} else dict(answers)}
+            answers = strict_object(answers)
+            command = {"resume": answers[""] if set(answers) == {""} else answers}
     return RunBody(
         assistant_id=request.assistant_id,
         input=run_input,
@@ -55,13 +57,14 @@ def run_body(request: RunRequest, traits: Traits, uploads: Sequence[JsonValue] =
 
 
 def _message(ask: Ask, turn: TurnId, traits: Traits, uploads: Sequence[JsonValue]) -> dict[str, JsonValue]:
-    extra: dict[str, JsonValue] = {"sender": {"id": ask.sender.id, "name": ask.sender.name}}
-    content: JsonValue = ask.text
+    extra: dict[str, JsonValue] = {"sender": {"id": strict_text(ask.sender.id), "name": strict_text(ask.sender.name)}}
+    text = strict_text(ask.text)
+    content: JsonValue = text
     if traits.files_over_http:
         if uploads:
             extra["files"] = [_uploaded(item) for item in uploads]
     elif ask.files:
-        content = [{"type": "text", "text": ask.text}, *(_block(file) for file in ask.files)]
+        content = [{"type": "text", "text": text}, *(_block(file) for file in ask.files)]
     return {
         "role": "user",
         "id": question_id(turn),
@@ -83,8 +86,9 @@ def _uploaded(item: JsonValue) -> JsonValue:
 def _block(file: InputFile) -> JsonValue:
     """A file as a content block that chat models take: images as data URLs, small texts inline, others as files."""
     encoded = base64.b64encode(file.data).decode()
-    if file.mime.startswith("image/"):
-        return {"type": "image_url", "image_url": {"url": f"data:{file.mime};base64,{encoded}"}}
-    if file.mime.startswith(_TEXT_TYPES) and len(file.data) <= _INLINE_TEXT_BYTES:
-        return {"type": "text", "text": f"\n\nFile “{file.name}”:\n\n{file.data.decode('utf-8', 'replace')}"}
-    return {"type": "file", "mime_type": file.mime, "base64": encoded, "extras": {"filename": file.name}}
+    name, mime = strict_text(file.name), strict_text(file.mime)
+    if mime.startswith("image/"):
+        return {"type": "image_url", "image_url": {"url": f"data:{mime};base64,{encoded}"}}
+    if mime.startswith(_TEXT_TYPES) and len(file.data) <= _INLINE_TEXT_BYTES:
+        return {"type": "text", "text": f"\n\nFile “{name}”:\n\n{file.data.decode('utf-8', 'replace')}"}
+    return {"type": "file", "mime_type": mime, "base64": encoded, "extras": {"filename": name}}

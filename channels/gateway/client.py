@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import base64
-import binascii
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 
@@ -41,6 +40,8 @@ class GatewayHealth:
     reason: str = ""
     dialect: str = ""
     version: str = ""
+    unknown: tuple[str, ...] = ()
+    """The assistants that it does not have. Known only if it answers."""
 
 
 class Gateway:
@@ -73,7 +74,7 @@ class Gateway:
             transport=transport,
         )
         self._running: dict[TurnId, tuple[Execution, asyncio.Event]] = {}
-        self._side_nodes: dict[str, set[str]] = {}
+        self._speaking: dict[str, dict[str, bool | None]] = {}
         self._unprepared: set[ThreadId] = set()
 
     @property
@@ -90,22 +91,24 @@ class Gateway:
         """Close all connections; runs live on."""
         await self._link.aclose()
 
-    async def check(self, assistant_id: str | None = None) -> GatewayHealth:
-        """Whether the gateway answers, takes the key and knows the assistant. At most 10 s; never raises."""
+    async def check(self, *assistants: str) -> GatewayHealth:
+        """Whether the gateway answers, takes the key and knows these assistants. At most 10 s; never raises."""
         try:
             async with asyncio.timeout(_CHECK_TIMEOUT):
                 version = await self._link.recognise()
-                known = assistant_id is None or await self._link.knows_assistant(assistant_id)
+                unknown = tuple([name for name in assistants if not await self._link.knows_assistant(name)])
         except TimeoutError:
             return self._unwell(f"no answer within {_CHECK_TIMEOUT:g} s")
         except Trouble as trouble:
             return self._unwell(_plain_reason(trouble))
-        if not known:
-            return self._unwell(f"does not know the assistant “{assistant_id}”", version)
+        if unknown:
+            named = ", ".join(f"“{name}”" for name in unknown)
+            reason = f"does not know the assistant {named}"
+            return GatewayHealth(False, reason, self._link.dialect.value, version, unknown)
         return GatewayHealth(True, "", self._link.dialect.value, version)
 
-    def _unwell(self, reason: str, version: str = "") -> GatewayHealth:
-        return GatewayHealth(False, reason, self._link.dialect.value, version)
+    def _unwell(self, reason: str) -> GatewayHealth:
+        return GatewayHealth(False, reason, self._link.dialect.value)
 
     async def prepare_thread(self, thread: ThreadId, metadata: Mapping[str, JsonValue]) -> None:
         """Make the thread of a new conversation. Never raises: a failure is made good when its first run starts."""
@@ -144,7 +147,7 @@ class Gateway:
             changed=changed,
             stop=stop,
             patience=self._patience,
-            side_nodes=self._side_nodes.setdefault(request.assistant_id, set()),
+            speaking=self._speaking.setdefault(request.assistant_id, {}),
             thread_missing=request.thread in self._unprepared,
         )
         self._running[request.turn] = (execution, stop)
@@ -178,14 +181,17 @@ class Gateway:
     async def stop(self, turn: TurnId) -> bool:
         """End a turn whose run may not be known yet: what has not been started is not, what has been is interrupted.
 
-        True when nothing is left to be confirmed by the gateway.
+        True when nothing is left to be confirmed by the gateway. False when a run may be on its way or could not be
+        cancelled: the `execute` sees to it and returns, stopped.
         """
         running = self._running.get(turn)
         if running is None:
             return True
         execution, stopping = running
         stopping.set()
-        return execution.run_id is None or await self.cancel(execution.thread, execution.run_id)
+        if execution.run_id is None:
+            return not execution.may_have_begun
+        return await self.cancel(execution.thread, execution.run_id)
 
     async def open_file(self, file: File) -> bytes:
         """A file the agent made, whole, at most 50 MB. Raises `GatewayError`."""
@@ -211,7 +217,7 @@ def _block_bytes(message: Mapping[str, JsonValue], position: JsonValue) -> bytes
             raise GatewayError(f"the file is larger than {MAX_FILE_BYTES} bytes")
         try:
             return base64.b64decode(encoded, validate=True)
-        except binascii.Error:
+        except ValueError:
             pass
     raise GatewayError("the message does not hold the file")
 

@@ -63,7 +63,7 @@ class Execution:
         changed: Callable[[], None],
         stop: asyncio.Event,
         patience: Patience,
-        side_nodes: set[str],
+        speaking: dict[str, bool | None],
         thread_missing: bool = False,
     ) -> None:
         self._link = link
@@ -76,7 +76,7 @@ class Execution:
         self._tell_changed = changed
         self._stop = stop
         self._patience = patience
-        self._side_nodes = side_nodes
+        self._speaking = speaking
         self._thread_missing = thread_missing
         self._thread_lost = False
         self._uploads: list[JsonValue] | None = None
@@ -109,6 +109,11 @@ class Execution:
         """The run, as soon as it is known."""
         return self._run
 
+    @property
+    def may_have_begun(self) -> bool:
+        """Whether there may be a run although its id is not known."""
+        return self._run is None and self._maybe_requested
+
     async def run(self) -> RunEnd:
         """Raises only what `started` raises, and `CancelledError`: then the run lives on."""
         asked, transcript, stats = self._request.input, self._transcript, self._link.stats
@@ -117,7 +122,7 @@ class Execution:
             question_id=question_id(self._request.turn) if isinstance(asked, Ask) else "",
             question_text=asked.text if isinstance(asked, Ask) else None,
             heard=asked.heard if isinstance(asked, Resume) else (),
-            side_nodes=self._side_nodes,
+            speaking=self._speaking,
         )
         malformed, unknown, restarts = transcript.malformed, transcript.unknown, transcript.restarts
         try:
@@ -134,8 +139,8 @@ class Execution:
             stats.restarts += transcript.restarts - restarts
 
     async def _carry(self) -> RunEnd:
-        if self._run is None and self._maybe_requested:
-            await self._find()
+        if self.may_have_begun:
+            self._maybe_requested = await self._find()
         heard = None if self._run is not None else await self._begin()
         info = await self._follow(heard)
         return await self._conclude(info)
@@ -148,7 +153,8 @@ class Execution:
                 self._log.warning("the run could not be cancelled", cause=str(trouble))
         cause = str(out.trouble or "")
         if out.stopped:
-            note = "" if self._run is None else f"the gateway did not confirm the stop {cause}".strip()
+            unconfirmed = self._run is not None or self._maybe_requested
+            note = f"the gateway did not confirm the stop {cause}".strip() if unconfirmed else ""
             return self._end(Phase.STOPPED, sentences.STOPPED, note)
         if self._run is not None:
             return self._end(Phase.FAILED, sentences.timed_out(self._deadline - self._began), f"out of time {cause}")
@@ -159,10 +165,9 @@ class Execution:
 
     async def _begin(self) -> Heard | None:
         """Start the run. Returns what the first connection brought; None: the run is to be joined."""
+        self._listener.live = True
         while True:
-            if self._stop.is_set():
-                raise _Over(Phase.STOPPED, sentences.STOPPED, "")
-            self._perseverance.check(self._start_by)
+            self._check_wanted()
             try:
                 await self._link.ready()
                 if self._thread_missing:
@@ -173,6 +178,8 @@ class Execution:
                 await self._after_failed_start(early)
                 continue
             body = await self._body()
+            self._check_wanted()
+            self._maybe_requested = True
             heard = await self._listener.listen(self._link.start(self._request.thread, body))
             if self._run is not None:
                 return heard
@@ -186,15 +193,25 @@ class Execution:
 
     async def _begin_unstreamed(self) -> None:
         while self._run is None:
-            self._perseverance.check(self._start_by)
+            body = await self._body()
+            self._check_wanted()
+            self._maybe_requested = True
             try:
-                await self._know(await self._link.start_unstreamed(self._request.thread, await self._body()))
+                await self._know(await self._link.start_unstreamed(self._request.thread, body))
             except Trouble as trouble:
                 await self._after_failed_start(trouble)
+
+    def _check_wanted(self) -> None:
+        """Nothing is started after a stop, nor when the time for it is over."""
+        if self._stop.is_set():
+            note = "the gateway may have begun a run that could not be found" if self._maybe_requested else ""
+            raise _Over(Phase.STOPPED, sentences.STOPPED, note)
+        self._perseverance.check(self._start_by)
 
     async def _after_failed_start(self, trouble: Trouble) -> bool:
         """Decide after a start that failed: True when the run was found after all, False: try again."""
         self._log.info("run not started", cause=str(trouble))
+        self._maybe_requested = trouble.kind in (TroubleKind.CUT, TroubleKind.FAILING)
         match trouble.kind:
             case TroubleKind.UNREACHED | TroubleKind.LIMITED:
                 await self._perseverance.wait(trouble, sentences.UNREACHABLE, self._start_by)
@@ -250,11 +267,12 @@ class Execution:
         return await asyncio.to_thread(run_body, self._request, self._link.traits, self._uploads or ())
 
     async def _know(self, run: RunId) -> None:
-        """The run's id is told before anything else happens with it."""
+        """The run's id is told before anything of it is shown. A stop that came before the id is passed on at once."""
         if self._run is None:
             self._run = run
             self._link.stats.runs_started += 1
             self._log.info("run known", run=run)
+            await self._pass_on_stop()
             await self._started(run)
 
     # ------------------------------------------------------------ following
@@ -294,9 +312,12 @@ class Execution:
         return await self._listener.listen(self._link.join(self._request.thread, self._run, replay.cursor))
 
     async def _pass_on_stop(self) -> None:
-        """A stop may not have got through while the gateway was away."""
+        """A stop may have come before the run was known, or not have got through while the gateway was away."""
         if self._stop.is_set() and (run := self._run) is not None:
-            await self._perseverance.insist(lambda: self._link.cancel(self._request.thread, run), self._deadline)
+            try:
+                await self._perseverance.insist(lambda: self._link.cancel(self._request.thread, run), self._deadline)
+            except Trouble as trouble:
+                self._log.warning("the gateway does not cancel the run", run=run, cause=str(trouble))
 
     async def _look(self) -> RunInfo:
         """How the run is, from its record; waits until the gateway can say."""
@@ -342,6 +363,8 @@ class Execution:
 
     async def _conclude(self, info: RunInfo) -> RunEnd:
         """The run is over: complete the picture and close it."""
+        if self._is_cut_short:
+            return self._end(Phase.STOPPED, sentences.STOPPED, "")
         state: ThreadState | None = None
         verified, note, found = True, "", False
         if info.status is not RunStatus.SUCCESS or not self._heard_all or not self._transcript.is_settled:
@@ -359,10 +382,14 @@ class Execution:
                 state.values, self._clock.now(), interrupts=state.interrupts, unheard=self._is_ours(state)
             )
         if info.status is RunStatus.GONE and not found:
-            if self._stop.is_set():
-                return self._end(Phase.STOPPED, sentences.STOPPED, "")
             return self._end(Phase.FAILED, sentences.LOST, "the gateway has neither the run nor its answer")
         return self._close(info, state, verified=verified, note=note)
+
+    @property
+    def _is_cut_short(self) -> bool:
+        """Whether a stop came before all was heard: the reader keeps what there was, whatever the run said after it."""
+        heard_all = self._heard_all and self._transcript.is_settled
+        return self._stop.is_set() and self._listener.live and not heard_all
 
     def _is_ours(self, state: ThreadState) -> bool:
         """Whether what the state holds beyond what was heard can be this run's.
@@ -382,16 +409,16 @@ class Execution:
             case RunStatus.TIMEOUT:
                 return self._end(Phase.FAILED, sentences.run_failed("timeout"), "the gateway timed the run out")
         interrupts = transcript.interrupts
-        if info.status is RunStatus.INTERRUPTED and (self._stop.is_set() or not interrupts):
-            by_us = self._stop.is_set()
-            notice = sentences.STOPPED if by_us else sentences.STOPPED_ELSEWHERE
-            return self._end(Phase.STOPPED, notice, "" if by_us else "the run was cancelled at the gateway")
+        if self._stop.is_set() and (interrupts or info.status is RunStatus.INTERRUPTED):
+            return self._end(Phase.STOPPED, sentences.STOPPED, "")
+        if info.status is RunStatus.INTERRUPTED and not interrupts:
+            return self._end(Phase.STOPPED, sentences.STOPPED_ELSEWHERE, "the run was cancelled at the gateway")
         if not interrupts and info.status is RunStatus.SUCCESS and state is not None and state.next:
             interrupts = (breakpoint_question(state.next[0]),)
         if interrupts:
             return self._ask(interrupts)
         if verified and self._heard_all:
-            self._side_nodes.update(transcript.unconfirmed_nodes)
+            self._speaking.update(transcript.speaking)
         end = self._end(Phase.DONE, "", note, verified=verified)
         if not (end.view.text or end.view.files):
             empty = sentences.NOTHING_MORE if isinstance(self._request.input, Resume) else sentences.NO_ANSWER
@@ -406,10 +433,12 @@ class Execution:
         return replace(end, view=replace(end.view, question=asked[0].question), interrupts=asked)
 
     def _end(self, phase: Phase, notice: str, note: str, *, verified: bool = True) -> RunEnd:
+        if phase is Phase.FAILED and self._stop.is_set():
+            phase, notice = Phase.STOPPED, sentences.STOPPED  # nobody waits for it any more
         notice = f"{self._standing_notice} {notice}".strip()
         view = self._transcript.finish(phase, self._clock.now(), notice=notice, verified=verified)
         self._log.info("run over", phase=phase.value, run=self._run, joins=self._joins, note=note or None)
-        return RunEnd(view, (), note, self._thread_lost)
+        return RunEnd(view, (), note)
 
     @property
     def _standing_notice(self) -> str:

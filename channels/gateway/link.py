@@ -25,6 +25,7 @@ from channels.gateway.wire import GuardedTransport
 from channels.inputs import InputFile
 from channels.model import RunId, ThreadId, TurnId
 from channels.shapes import as_list, as_object, as_text
+from channels.strict_json import read_json, shallow, strict_object, strict_text
 
 MAX_FILE_BYTES = 50 * 1024 * 1024
 _RUNS_LOOKED_AT = 50
@@ -190,10 +191,9 @@ class Link:
         if not response.is_success:
             return {}, True
         try:
-            found: JsonValue = response.json()
+            return as_object(read_json(response.content)), False
         except ValueError:
             return {}, False
-        return as_object(found), False
 
     def _adopt(self, dialect: Dialect) -> None:
         self._dialect = dialect
@@ -223,7 +223,9 @@ class Link:
 
     async def make_thread(self, thread: ThreadId, metadata: Mapping[str, JsonValue]) -> None:
         await self._call(
-            lambda: self._sdk.threads.create(thread_id=thread, if_exists="do_nothing", metadata=dict(metadata)),
+            lambda: self._sdk.threads.create(
+                thread_id=thread, if_exists="do_nothing", metadata=strict_object(metadata)
+            ),
             fine=(409,),
         )
 
@@ -278,7 +280,8 @@ class Link:
 
     def join(self, thread: ThreadId, run: RunId, cursor: str | None) -> AsyncGenerator[StreamPart, None]:
         """Follow a run after the event `cursor`; None: from the start of what is kept."""
-        last = cursor or self.traits.replay_all
+        # The gateway chose the id; one that no header can carry is as good as none.
+        last = cursor if cursor and cursor.isascii() and cursor.isprintable() else self.traits.replay_all
         return self._stream(lambda: self._sdk.runs.join_stream(thread, run, last_event_id=last))
 
     async def run(self, thread: ThreadId, run: RunId) -> RunInfo:
@@ -314,24 +317,31 @@ class Link:
     # ------------------------------------------------------------ assistants, files
 
     async def knows_assistant(self, assistant_id: str) -> bool:
-        found = await self._call(lambda: self._sdk.assistants.search(graph_id=assistant_id, limit=1))
-        if as_list(found):
-            return True
+        """Whether a graph or an assistant has this name."""
+        absent = (TroubleKind.MISSING, TroubleKind.REFUSED)
+        try:
+            if as_list(await self._call(lambda: self._sdk.assistants.search(graph_id=assistant_id, limit=1))):
+                return True
+        except Trouble as trouble:
+            if trouble.kind not in absent:
+                raise
+            # LangGraph's server says so of a graph that it does not have; another one, of the whole search.
+            await self._call(lambda: self._sdk.assistants.search(limit=1))
         try:
             await self._call(lambda: self._sdk.assistants.get(assistant_id))
         except Trouble as trouble:
-            if trouble.kind in (TroubleKind.MISSING, TroubleKind.REFUSED):
+            if trouble.kind in absent:
                 return False
             raise
         return True
 
     async def upload(self, thread: ThreadId, files: tuple[InputFile, ...]) -> list[JsonValue]:
         """Put files into a thread's upload folder; returns what the gateway says about each."""
-        parts = [("files", (file.name, file.data, file.mime)) for file in files]
+        parts = [("files", (strict_text(file.name), file.data, file.mime)) for file in files]
         try:
             response = await self._http.post(f"/threads/{quote(thread)}/uploads", files=parts)
             response.raise_for_status()
-            said: JsonValue = response.json()
+            said = read_json(response.content)
         except CALL_ERRORS as error:
             raise trouble_of(error) from None
         except ValueError:
@@ -394,7 +404,7 @@ class Link:
             if trouble.status in fine:
                 return None
             raise trouble from None
-        return cast("JsonValue", found)
+        return shallow(cast("JsonValue", found))
 
 
 def _mentions(run: Mapping[str, JsonValue], turn: TurnId) -> bool:

@@ -29,11 +29,15 @@ _RUN_PATH = re.compile(r"/runs/([^/?#]+)")
 
 @dataclass(slots=True)
 class Heard:
-    """What one connection brought. `gap` is the data of a gap event; `trouble` is why the connection broke."""
+    """What one connection brought. `gap` is the data of a gap event; `trouble` is why the connection broke.
+
+    `cut_short`: a stop came, and what the connection brought after it was not taken.
+    """
 
     events: int = 0
     body_bytes: int = 0
     over: bool = False
+    cut_short: bool = False
     last: EventKind | None = None
     gap: JsonValue = None
     trouble: Trouble | None = None
@@ -44,7 +48,7 @@ class Heard:
 
         LangGraph's server sends no `end`: there a close in the middle looks the same but for what came last.
         """
-        return self.trouble is None and self.last in (EventKind.END, EventKind.UPDATES)
+        return self.trouble is None and not self.cut_short and self.last in (EventKind.END, EventKind.UPDATES)
 
     @property
     def met_gap(self) -> bool:
@@ -52,7 +56,11 @@ class Heard:
 
 
 class Listener:
-    """Feeds the transcript. `known` is awaited with the run's id as soon as a connection tells it."""
+    """Feeds the transcript. `known` is awaited with the run's id as soon as a connection tells it.
+
+    `live`: the run was begun here, so that whatever it says after a stop is new. (One that is taken over says again
+    what was shown before, stopped or not.)
+    """
 
     def __init__(
         self,
@@ -77,12 +85,15 @@ class Listener:
         self._known = known
         self._changed = changed
         self._raised: BaseException | None = None
+        self._telling = asyncio.Lock()
+        self.live = False
         self.replay = Replay()
 
     async def listen(self, stream: AsyncGenerator[StreamPart, None]) -> Heard:
         """Read one connection to its end, whatever end that is. Raises only what `known` raised."""
         wire = Wire(self._clock, self._opened)
         heard = Heard()
+        self._telling = asyncio.Lock()
         try:
             async with asyncio.timeout(None) as cut:
                 watch = asyncio.create_task(self._watch(wire, cut))
@@ -98,7 +109,7 @@ class Listener:
                     await asyncio.gather(watch, return_exceptions=True)
         except TimeoutError:
             if self._raised is not None:
-                raise
+                raise self._raised from None
             heard.trouble = Trouble(TroubleKind.CUT, "cut by the bridge: silent for too long, or out of time")
         except Trouble as trouble:
             if self._raised is not None:
@@ -115,6 +126,7 @@ class Listener:
             ends = min(idle, self._perseverance.ends(self._deadline))
             if now >= ends:
                 self._stats.idle_deaths += now >= idle
+                await self._telling.acquire()  # for good: what is done with the run's id is not left half done
                 cut.reschedule(asyncio.get_running_loop().time())
                 return
             if self._stop.is_set():
@@ -128,16 +140,20 @@ class Listener:
             await self._tell(RunId(found.group(1)))
 
     async def _tell(self, run: RunId) -> None:
-        try:
-            await self._known(run)
-        except BaseException as error:
-            self._raised = error
-            raise
+        async with self._telling:
+            try:
+                await self._known(run)
+            except BaseException as error:
+                self._raised = error
+                raise
 
     async def _take(self, part: StreamPart, heard: Heard) -> None:
         event = StreamEvent.of(part.event, cast("JsonValue", part.data), part.id)
         if event.kind is EventKind.METADATA and (run := as_text(as_object(event.data).get("run_id"))):
             await self._tell(RunId(run))
+        if self.live and self._stop.is_set() and event.kind is not EventKind.END:
+            heard.cut_short = True
+            return
         if event.kind is EventKind.GAP:
             heard.gap = event.data if event.data is not None else {}
             heard.over = True

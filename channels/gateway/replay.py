@@ -9,7 +9,7 @@ import orjson
 
 from channels.transcript.stream_events import EventKind, StreamEvent
 
-_SEQUENCE = re.compile(r"(?:_event_|^\d+-)(\d+)\Z")
+_SEQUENCE = re.compile(r"(?:_event_|^\d+-)(\d{1,18})\Z")
 """The running number in an event id: Aegra's `RUN_event_7`, DeerFlow's `1796005909256-64`."""
 
 

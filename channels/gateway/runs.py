@@ -38,12 +38,8 @@ class RunRequest:
 
 @dataclass(frozen=True, slots=True)
 class RunEnd:
-    """How a run ended. `view` is final; `note` is the cause for operators, without secrets.
-
-    `thread_lost`: the gateway had forgotten the thread; the conversation has started anew under the same id.
-    """
+    """How a run ended. `view` is final; `note` is the cause for operators, without secrets."""
 
     view: View
     interrupts: tuple[Interrupt, ...] = ()
     note: str = ""
-    thread_lost: bool = False

@@ -11,9 +11,9 @@ from types import MappingProxyType
 import httpx
 import orjson
 from langgraph_sdk.errors import LangGraphError
-from pydantic import JsonValue
 
 from channels.shapes import as_object, as_text, shortened
+from channels.strict_json import read_json
 
 
 class TroubleKind(StrEnum):
@@ -94,8 +94,8 @@ def _of_status(response: httpx.Response) -> Trouble:
 
 def _said(response: httpx.Response) -> str:
     try:
-        body: JsonValue = orjson.loads(response.content)
-    except (orjson.JSONDecodeError, httpx.StreamError):
+        body = read_json(response.content)
+    except (ValueError, httpx.StreamError):
         return ""
     source = as_object(body)
     for key in ("detail", "message", "error"):
@@ -113,7 +113,7 @@ def _retry_after(response: httpx.Response) -> float:
     except ValueError:
         try:
             seconds = email.utils.parsedate_to_datetime(value).timestamp() - time.time()
-        except (ValueError, TypeError):
+        except (ValueError, TypeError, OverflowError):
             return 0.0
     return min(max(0.0, seconds), _MAX_RETRY_AFTER)
 

@@ -7,7 +7,6 @@ hands on only whole events with readable data, and notes when the last byte came
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import contextmanager
@@ -15,9 +14,9 @@ from contextvars import ContextVar
 
 import httpx
 import orjson
-from pydantic import JsonValue
 
 from channels.clock import Clock
+from channels.strict_json import MAX_DEPTH, is_shallow, read_json
 from channels.transcript.stream_events import MALFORMED_EVENT
 
 MAX_EVENT_BYTES = 32 * 1024 * 1024
@@ -121,7 +120,7 @@ class _GuardedStream(httpx.AsyncByteStream):
 
 
 class EventRepair:
-    """Lets whole events through whose data is JSON; others become events named `MALFORMED_EVENT` with their id."""
+    """Lets whole events through, their data strict JSON; others become events named `MALFORMED_EVENT` with their id."""
 
     def __init__(self, max_event: int = MAX_EVENT_BYTES) -> None:
         self._max_event = max_event
@@ -186,17 +185,18 @@ def _value(line: bytes) -> bytes:
 
 
 def _readable(body: bytes) -> bytes | None:
-    """The data as strict JSON: itself when it is so already, mended when it nearly is, None when it is not JSON."""
+    """The data as strict JSON: itself when it is so already, mended when it nearly is, None when it is not JSON.
+
+    Python servers send NaN, and escapes of half an emoji where a token ends inside one.
+    """
     try:
-        orjson.loads(body)
+        value = orjson.loads(body)
     except orjson.JSONDecodeError:
         pass
     else:
-        return body
+        if body.count(b"[") + body.count(b"{") <= MAX_DEPTH or is_shallow(value):
+            return body
     try:
-        # Python servers send NaN, and escapes of half an emoji where a token ends inside one.
-        value: JsonValue = json.loads(body.decode("utf-8", "replace"), parse_constant=lambda _: None)
-        text = json.dumps(value, ensure_ascii=False, allow_nan=False)
-    except (ValueError, RecursionError):
+        return orjson.dumps(read_json(body))
+    except ValueError:
         return None
-    return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace").encode()

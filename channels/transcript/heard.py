@@ -150,7 +150,11 @@ class HeardMessages:
         return Usage(sum(usage.input_tokens for usage in counted), sum(usage.output_tokens for usage in counted))
 
     @property
-    def unconfirmed_nodes(self) -> frozenset[str]:
-        """Nodes whose streamed text never became a message of the state."""
-        said = {heard.node for heard in self if heard.node and heard.text.has_text and not heard.confirmed}
-        return frozenset(said - {heard.node for heard in self if heard.confirmed})
+    def speaking(self) -> Mapping[str, bool | None]:
+        """For each node that streamed, whether that became messages of the state; None: some of it did."""
+        said: dict[str, bool | None] = {}
+        for heard in self:
+            if heard.node and (heard.text.has_text or heard.confirmed):
+                known = said.setdefault(heard.node, heard.confirmed)
+                said[heard.node] = known if known is heard.confirmed else None
+        return said

@@ -1,6 +1,8 @@
 """Which model calls are side work (titles, summaries, memory, tools' own) and not the answer.
 
 Their text is held until the durable state confirms it as a message of the conversation, which it hardly ever does.
+The name of a node is only a guess, for its first run: a `summarize` may be the one that answers. From then on it counts
+what the state made of the texts that the node streamed.
 """
 
 from __future__ import annotations
@@ -24,9 +26,14 @@ _SIDE_WORDS = re.compile(
 )
 
 
-def is_side_call(node: str, metadata: Mapping[str, JsonValue]) -> bool:
-    """Whether the node's name, its tags or its metadata say that this model call is not the conversation's."""
-    if node == "tools" or _HOOK.search(node) or _SIDE_WORDS.search(_snake(node)):
+def is_side_call(node: str, metadata: Mapping[str, JsonValue], speaks: bool | None) -> bool:
+    """Whether the node, its tags or its metadata say that this model call is not the conversation's.
+
+    `speaks`: whether earlier runs have shown that the node's texts become messages; None: its name is all there is.
+    """
+    if speaks is None:
+        speaks = not _SIDE_WORDS.search(_snake(node))
+    if not speaks or node == "tools" or _HOOK.search(node):
         return True
     if as_text(metadata.get("lc_source")):
         return True  # LangChain's own middleware names itself here ("summarization")

@@ -40,7 +40,7 @@ class Transcript:
         self._question_id = ""
         self._question_text: str | None = None
         self._heard_before: frozenset[str] = frozenset()
-        self._side_nodes: frozenset[str] = frozenset()
+        self._speaking: Mapping[str, bool | None] = {}
         self._notice = ""
         self._revision = 0
         self._phase: Phase | None = None
@@ -73,18 +73,18 @@ class Transcript:
         question_id: str = "",
         question_text: str | None = None,
         heard: Iterable[str] = (),
-        side_nodes: Iterable[str] = (),
+        speaking: Mapping[str, bool | None] | None = None,
     ) -> None:
         """Say which human message this run answers, so that nothing before it counts.
 
-        `heard` are ids of assistant messages that earlier turns have shown (for a resumed run); `side_nodes` are
-        nodes of the graph whose model calls are known never to become messages.
+        `heard` are ids of assistant messages that earlier turns have shown (for a resumed run); `speaking` is what
+        earlier runs of the graph have shown about its nodes.
         """
         self._files.thread = thread
         self._question_id = question_id
         self._question_text = question_text
         self._heard_before = frozenset(heard)
-        self._side_nodes = frozenset(side_nodes)
+        self._speaking = dict(speaking or {})
 
     # ------------------------------------------------------------ what comes in
 
@@ -158,9 +158,9 @@ class Transcript:
         return (*sorted(self._heard_before), *self._messages.ids)
 
     @property
-    def unconfirmed_nodes(self) -> frozenset[str]:
-        """Nodes whose streamed text never became a message of the state."""
-        return self._messages.unconfirmed_nodes
+    def speaking(self) -> Mapping[str, bool | None]:
+        """For each node that streamed, whether that became messages of the state; None: some of it did."""
+        return self._messages.speaking
 
     @property
     def interrupts(self) -> tuple[Interrupt, ...]:
@@ -326,7 +326,7 @@ class Transcript:
                 identity,
                 node=node,
                 nested=bool(path),
-                doubtful=node in self._side_nodes or is_side_call(node, metadata),
+                doubtful=is_side_call(node, metadata, self._speaking.get(node)),
                 hidden=identity in self._heard_before,
                 broken=self._held_back,
             )

@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
+from pathlib import Path
 
 import pytest
 
 from channels.gateway import Ask, Gateway, InputFile
-from channels.model import Phase
+from channels.model import Attachment, Phase
 from channels.questions import next_input
+from tests.bench import Bench
+from tests.channels.test_core import Room
+from tests.clock import ScaledClock
 from tests.emulators.gateway import Event, GatewayEmulator, Kind, Say
 from tests.gateway.turns import SENDER, gateway_at, new_thread, run_turn
+from tests.paper import PaperAdapter
 
 CLARIFICATION = {
     "type": "tool",
@@ -112,3 +117,33 @@ async def test_files_are_uploaded_before_the_run_and_named_in_the_message(
     assert message["additional_kwargs"]["files"] == [
         {"filename": "notes.txt", "size": 2, "path": "/mnt/user-data/uploads/notes.txt", "status": "uploaded"}
     ]
+
+
+async def test_the_next_message_answers_a_clarification_with_its_files(
+    gateway: Gateway, emulator: GatewayEmulator, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    emulator.script[:] = [
+        Say((), calls=("ask_clarification",)),
+        Event("updates", {"tools": {"messages": [CLARIFICATION]}}),
+    ]
+    bench = Bench(tmp_path, ScaledClock(20), PaperAdapter)
+    monkeypatch.setattr(bench, "gateway", gateway)
+    async with bench:
+        room = Room(bench)
+        await room.say("Analyse it")
+        await bench.settled()
+        asked = await room.last()
+        emulator.script[:] = [Say(("Thanks.",))]
+        room.adapter.files["a.csv"] = b"1,2"
+        await room.say("", attachments=(Attachment("a.csv", "text/csv", {"name": "a.csv"}),))
+        await room.shows("Thanks.")
+        await bench.settled()
+        question = await bench.store.turn(asked.id)
+    (upload,) = emulator.asked("POST", "/uploads$")
+    assert b"a.csv" in upload.body
+    (message,) = emulator.bodies[-1]["input"]["messages"]  # type: ignore[index]
+    assert [file["filename"] for file in message["additional_kwargs"]["files"]] == ["a.csv"]
+    assert question is not None
+    assert question.final is not None
+    assert question.final.question is not None
+    assert question.final.question.answer == "a.csv"

@@ -238,9 +238,10 @@ def test_both_exceptions_that_the_sdk_raises_for_busy_are_known(raised: Callable
 
 async def test_a_thread_that_could_not_be_made_before_is_made_with_its_first_run(server: respx.MockRouter) -> None:
     threads = server.post("/threads").mock(side_effect=[httpx.ConnectError("refused"), httpx.Response(200, json={})])
-    seen = await run_turn(gateway(), "Hi")
+    bridge = gateway()
+    seen = await run_turn(bridge, "Hi")
     assert seen.end.view.text == "Hello"
-    assert not seen.end.thread_lost
+    assert bridge.stats.lost_threads == 0
     assert threads.call_count == 2
 
 
@@ -328,6 +329,25 @@ async def test_where_no_stream_can_be_had_the_answer_is_polled(
     assert (seen.end.view.text, seen.end.view.notice) == ("Hello", "")
     assert create.call_count == 1
     assert bridge.stats.polled_turns == 1
+
+
+async def test_a_node_that_is_named_like_a_side_call_but_answers_streams_from_its_second_answer_on(
+    server: respx.MockRouter,
+) -> None:
+    node: JsonValue = {"langgraph_node": "summarize"}
+    pieces: list[JsonValue] = [{"type": "AIMessageChunk", "content": piece, "id": "m1"} for piece in ("In ", "short.")]
+    whole: JsonValue = {"type": "ai", "content": "In short.", "id": "m1"}
+    body = frames(
+        ("metadata", {"run_id": RUN}),
+        *(("messages", [piece, node]) for piece in pieces),
+        ("updates", {"summarize": {"messages": [whole]}}),
+    )
+    server["start"].mock(side_effect=lambda _: httpx.Response(200, headers=SSE, content=body))
+    bridge = gateway()
+    first, second = [await run_turn(bridge, "Sum it up") for _ in range(2)]
+    assert first.end.view.text == second.end.view.text == "In short."
+    assert first.texts == ["In short."]
+    assert second.texts == ["In ", "In short."]
 
 
 # ---------------------------------------------------------------- stopping
@@ -421,6 +441,27 @@ async def test_the_health_says_what_is_wrong(
     assert health.version == ("0.16.7" if ok else "")
 
 
+async def test_assistants_that_are_not_there_are_told_from_a_gateway_that_is_none(server: respx.MockRouter) -> None:
+    there = {"agent"}
+
+    def search(request: httpx.Request) -> httpx.Response:
+        graph = json.loads(request.content).get("graph_id")
+        if graph is None or graph in there:
+            return httpx.Response(200, json=[{"assistant_id": "1"}])
+        return httpx.Response(404, json={"detail": f"Graph '{graph}' not found. Expected one of: ['agent']"})
+
+    server.post("/assistants/search").mock(side_effect=search)
+    server.get(path__regex=r"/assistants/.*").respond(422)
+    health = await gateway().check("agent", "nosuch", "other")
+    assert (health.ok, health.unknown) == (False, ("nosuch", "other"))
+    assert health.reason == "does not know the assistant “nosuch”, “other”"
+
+    server.post("/assistants/search").mock(return_value=httpx.Response(404, json={"detail": "Not Found"}))
+    health = await gateway().check("agent")
+    assert (health.ok, health.unknown) == (False, ())
+    assert "does not answer as a LangGraph gateway: 404" in health.reason
+
+
 @pytest.mark.parametrize("trouble", [httpx.Response(502), httpx.Response(429), httpx.ConnectError("refused")])
 async def test_a_gateway_that_is_away_is_recognised_later_and_not_taken_for_another_kind(
     server: respx.MockRouter, trouble: httpx.Response | Exception
@@ -454,6 +495,7 @@ async def test_a_file_in_a_message_is_read_from_the_state(server: respx.MockRout
         {"type": "text", "text": "x"},
         {"type": "image", "base64": "aGk="},
         {"type": "image", "base64": "%%"},
+        {"type": "image", "base64": "é"},
     ]
     server["state"].respond(json={"values": {"messages": [{"type": "ai", "id": "m1", "content": blocks}]}})
 
@@ -461,7 +503,7 @@ async def test_a_file_in_a_message_is_read_from_the_state(server: respx.MockRout
         return File("f", "f.png", "image/png", None, {"thread": new_thread(), "message": message, "block": block})
 
     assert await gateway().open_file(file("m1", 1)) == b"hi"
-    for missing in (file("m1", 2), file("m1", 9), file("m2", 1)):
+    for missing in (file("m1", 2), file("m1", 3), file("m1", 9), file("m2", 1)):
         with pytest.raises(GatewayError):
             await gateway().open_file(missing)
 

@@ -51,6 +51,7 @@ def test_an_equal_piece_that_comes_live_is_never_dropped() -> None:
         ("r_event_4", "r_event_9", Verdict.AFTER_HOLE),
         ("1796004788772-0", "1796004788790-0", Verdict.NEW),
         ("opaque", "other", Verdict.NEW),
+        ("r_event_" + "9" * 5000, "r_event_" + "9" * 5001, Verdict.NEW),
     ],
 )
 def test_missing_numbers_after_a_join_are_a_hole(before: str, after: str, verdict: Verdict) -> None:

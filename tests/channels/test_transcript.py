@@ -158,12 +158,43 @@ def test_unconfirmed_text_of_a_cut_run_is_kept(phase: Phase) -> None:
     assert transcript.finish(phase, NOW).text == "Half an ans"
 
 
-def test_nodes_whose_text_never_became_a_message_are_learnt() -> None:
-    transcript = fed(streamed("x", "p", node="planner"), streamed("Hi", "a"), updated(whole("Hi", "a")))
-    assert transcript.unconfirmed_nodes == {"planner"}
-    taught = Transcript()
-    taught.expect(side_nodes=["planner"])
-    assert fed(streamed("x", "p", node="planner"), transcript=taught).view(NOW).text == ""
+def test_what_the_state_made_of_a_nodes_texts_is_learnt() -> None:
+    transcript = fed(
+        streamed("x", "p", node="planner"),
+        streamed("{}", "r", node="router"),
+        streamed("Over to you", "o", node="router"),
+        updated(whole("Over to you", "o"), node="router"),
+        streamed("In short", "s", node="summarize"),
+        updated(whole("In short", "s"), node="summarize"),
+    )
+    assert transcript.speaking == {"planner": False, "router": None, "summarize": True}
+
+
+@pytest.mark.parametrize(
+    ("node", "speaks", "shown"),
+    [
+        ("planner", None, "x"),
+        ("planner", False, ""),
+        ("summarize", None, ""),
+        ("summarize", True, "x"),
+        ("summarize", False, ""),
+        ("tools", True, ""),
+        ("SummarizationMiddleware.before_model", True, ""),
+    ],
+)
+def test_a_node_streams_if_its_texts_become_messages_and_by_its_name_only_while_that_is_not_known(
+    node: str, speaks: bool | None, shown: str
+) -> None:
+    transcript = Transcript()
+    transcript.expect(speaking={node: speaks})
+    assert fed(streamed("x", "p", node=node), transcript=transcript).view(NOW).text == shown
+
+
+def test_a_tagged_side_call_of_a_node_that_answers_is_held_all_the_same() -> None:
+    transcript = Transcript()
+    transcript.expect(speaking={"summarize": True})
+    said = StreamEvent.of("messages", [chunk("A title", "t"), meta("summarize", tags=["nostream"])])
+    assert fed(said, transcript=transcript).view(NOW).text == ""
 
 
 def test_history_that_a_node_repeats_does_not_count() -> None:
