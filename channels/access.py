@@ -99,16 +99,31 @@ def conversation_place(inbound: Inbound, policy: Policy) -> Place:
             return replace(place, user=inbound.sender.id)
 
 
+def thread_of(inbound: Inbound, policy: Policy) -> Place | None:
+    """The thread in which the bot takes part once a question was taken there; None: it can take part in none.
+
+    A thread also where a whole chat is one conversation; and one person's, where each has a conversation of their own.
+    """
+    if inbound.place.private or inbound.place.thread is None:
+        return None
+    return replace(conversation_place(inbound, policy), thread=inbound.place.thread)
+
+
 def judge(inbound: Inbound, policy: Policy, *, takes_part: bool, paired: bool) -> Verdict:
     """Whether the inbound is for the bot and its sender may talk to it.
 
-    `takes_part`: the bot already talks in this thread, or the message replies to one of its own.
+    `takes_part`: a question was taken in this thread (`thread_of`), or the message replies to one of the bot's own.
     `paired`: an admin has approved this sender.
     """
     if inbound.sender.is_bot and not policy.allow_bots:
         return Verdict.NOT_ADDRESSED
     if not inbound.place.private and not _is_addressed(inbound, policy, takes_part):
         return Verdict.NOT_ADDRESSED
+    return judge_sender(inbound, policy, paired=paired)
+
+
+def judge_sender(inbound: Inbound, policy: Policy, *, paired: bool) -> Verdict:
+    """Whether the sender may talk to the bot at all, whether or not this inbound is for it."""
     if inbound.sender.id in policy.admins:
         return Verdict.ALLOWED
     if policy.allow_places and inbound.place.chat not in policy.allow_places:
@@ -123,6 +138,7 @@ def judge(inbound: Inbound, policy: Policy, *, takes_part: bool, paired: bool) -
 def _is_addressed(inbound: Inbound, policy: Policy, takes_part: bool) -> bool:
     if policy.groups is Groups.OFF:
         return False
-    if policy.groups is Groups.ALL or inbound.kind is not InboundKind.MESSAGE:
+    if policy.groups is Groups.ALL:
         return True
-    return inbound.mentions_bot or takes_part
+    is_typed = inbound.kind in (InboundKind.MESSAGE, InboundKind.COMMAND)
+    return not is_typed or inbound.mentions_bot or takes_part  # else it is about an answer of the bot

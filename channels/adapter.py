@@ -173,7 +173,7 @@ class Surface(Protocol):
         ...
 
     async def perform(self, op: Op) -> Receipt:
-        """Make one call. Raises a `Failure` and nothing else. Bounded in time (at most 30 s)."""
+        """Make one call. Raises a `Failure` and nothing else. At most 30 s, an upload as long as its size needs."""
         ...
 
     def advance(self, shown: Shown, op: Op, outcome: Outcome, now: float) -> Shown:

@@ -20,16 +20,25 @@ class Clock(Protocol):
 
 
 class SystemClock:
-    """Wall-clock seconds that advance with the monotonic clock, so a changed system time cannot stall a wait."""
+    """Wall-clock seconds that advance with the time since the machine was started, so a changed system time cannot
+    stall a wait."""
 
     def __init__(self) -> None:
-        self._offset = time.time() - time.monotonic()
+        self._offset = time.time() - _since_boot()
 
     def now(self) -> float:
-        return self._offset + time.monotonic()
+        return self._offset + _since_boot()
 
     async def sleep(self, seconds: float) -> None:
         await asyncio.sleep(max(0.0, seconds))
+
+
+_BOOTTIME = getattr(time, "CLOCK_BOOTTIME", None)
+
+
+def _since_boot() -> float:
+    """Linux's monotonic clock stands still while the machine is suspended; a lease runs out meanwhile all the same."""
+    return time.monotonic() if _BOOTTIME is None else time.clock_gettime(_BOOTTIME)
 
 
 async def wait_until(clock: Clock, when: float | None, wake: asyncio.Event) -> bool:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
+
+from channels.model import Inbound, InboundKind
 
 _TYPED = re.compile(r"\s*[/!]([A-Za-z]+)(?:@\S+)?(?:\s+(.*))?\s*", re.DOTALL)
 
@@ -29,6 +31,15 @@ DESCRIPTIONS: dict[CommandName, str] = {
 """The commands that are offered to people, in this order."""
 
 
+_WORD = re.compile(r"\S+")
+_ARGUMENTS: dict[CommandName, re.Pattern[str]] = {
+    CommandName.NEW: re.compile(r".+", re.DOTALL),  # what the new conversation begins with
+    CommandName.START: _WORD,  # Telegram's deep links
+    CommandName.PAIR: _WORD,
+}
+"""What may follow a command. Anything else makes the whole message a question: nothing that people type is lost."""
+
+
 @dataclass(frozen=True, slots=True)
 class Command:
     name: CommandName
@@ -38,12 +49,30 @@ class Command:
 def parse_command(text: str) -> Command | None:
     """The command in a message (`/new`, `!stop`, `/help@bot`), or None when it is an ordinary message.
 
-    Unknown words after a slash are left to the agent: `/etc/hosts` is a question, not a mistake.
+    Unknown words after a slash are left to the agent: `/etc/hosts` is a question, not a mistake. So is a command with
+    more behind it than it takes: `/help me write an email`.
     """
     match = _TYPED.fullmatch(text)
     if match is None or match[1].lower() not in set(CommandName):
         return None
-    return Command(CommandName(match[1].lower()), (match[2] or "").strip())
+    name, argument = CommandName(match[1].lower()), (match[2] or "").strip()
+    takes = _ARGUMENTS.get(name)
+    if argument and (takes is None or not takes.fullmatch(argument)):
+        return None
+    return Command(name, argument)
+
+
+def is_command(inbound: Inbound) -> bool:
+    """Whether a message is for the bridge itself. With a file it is a question: only a `/new` may bring some."""
+    return parse_command(inbound.text) is not None and (not inbound.attachments or question_in(inbound) is not None)
+
+
+def question_in(inbound: Inbound) -> Inbound | None:
+    """What a `/new` with text or files behind it asks in the conversation that it begins; None: nothing."""
+    command = parse_command(inbound.text)
+    if command is None or command.name is not CommandName.NEW or not (command.argument or inbound.attachments):
+        return None
+    return replace(inbound, kind=InboundKind.MESSAGE, text=command.argument)
 
 
 def help_text() -> str:

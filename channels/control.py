@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 import structlog
 from pydantic import JsonValue
 
 from channels.access import Policy, Verdict
-from channels.commands import Command, CommandName, help_text, parse_command
-from channels.inbox import paired_key, verdict_on
-from channels.model import Action, Inbound, InboundKind, Phase, Press, Segment, Sender, View
+from channels.commands import Command, CommandName, help_text, parse_command, question_in
+from channels.inbox import paired_key, verdict_on_sender
+from channels.model import Action, Inbound, InboundKind, Phase, Press, Segment, Sender, TurnId, View
 from channels.observe import Metrics
+from channels.pending import Pending, close_question
 from channels.store import Store
 from channels.store.records import Lease, StoredInbound, Turn
 from channels.turn import TurnCarrier
@@ -25,6 +26,7 @@ CONSOLE = "console"
 
 _PAIRING_CODE_LIFE = 3600.0  # seconds
 _FEEDBACK_VALUES = frozenset({"up", "down"})
+_STOPPED = "Stopped."
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +40,7 @@ class ControlLane:
     lease: Callable[[], Lease]
     live: Callable[[], Iterable[TurnCarrier]]
     carry: Callable[[Turn], None]
+    stop: Callable[[TurnId, str], None]
 
     async def handle(self, stored: StoredInbound) -> None:
         """Act, then mark it done; after a crash in between it is handled again, which every act allows."""
@@ -56,22 +59,22 @@ class ControlLane:
                 command = parse_command(inbound.text)
                 if command is None:
                     return help_text()
-                if await verdict_on(inbound, self.policy, self.store) is Verdict.PAIRING:
+                if await verdict_on_sender(inbound, self.policy, self.store) is Verdict.PAIRING:
                     return await self._offer_pairing(inbound)
                 return await self._command(command, stored, inbound)
             case InboundKind.PRESS if inbound.press is not None:
-                return await self._press(inbound.press, inbound)
+                return await self._press(inbound.press, stored, inbound)
             case InboundKind.STOPPED:
-                await self._stop(stored.conversation_id, inbound.sender)
+                await self._stop(stored.conversation_id, inbound)
                 return ""
             case InboundKind.DELETED:
-                await self.store.drop_waiting(self.lease(), stored.conversation_id, [inbound.message_id])
-                for carrier in self.live():
-                    if any(asked.message_id == inbound.message_id for asked in carrier.turn.inbounds):
-                        carrier.stop("Stopped: the question was deleted.")
+                await self.store.drop_waiting(self.lease(), inbound.place.chat, inbound.message_id)
+                for turn in await self.store.unfinished(self.lease()):
+                    if any(_is_same_message(asked, inbound) for asked in turn.inbounds):
+                        await self._stop_turn(turn, "Stopped: the question was deleted.")
                 return ""
             case InboundKind.MESSAGE:
-                if await verdict_on(inbound, self.policy, self.store) is Verdict.PAIRING:
+                if await verdict_on_sender(inbound, self.policy, self.store) is Verdict.PAIRING:
                     return await self._offer_pairing(inbound)
                 return "I am still answering the last question. Ask again when it is done, or `/stop` it."
             case _:
@@ -83,30 +86,43 @@ class ControlLane:
             case CommandName.HELP | CommandName.START:
                 return help_text()
             case CommandName.STOP:
-                if await self._stop(conversation, inbound.sender):
-                    return ""
-                return "Nothing is being written here."
+                return await self._stop(conversation, inbound)
             case CommandName.NEW:
-                await self._stop(conversation, inbound.sender)
+                await self._stop(conversation, inbound, and_what_waits=False)
+                await self._withdraw_question(conversation)
+                question = question_in(inbound)
+                if question is not None:
+                    await self.store.ask_anew(self.lease(), stored.id, question)
+                    return ""
+                has_more = await self.store.waiting(conversation) > 0
                 await self.store.new_generation(self.lease(), conversation)
-                return "A new conversation begins. I have forgotten what we said before."
+                begun = "A new conversation begins. I have forgotten what we said before."
+                return f"{begun} What still waits is answered in it." if has_more else begun
             case CommandName.RETRY:
-                return await self._retry(conversation)
+                return await self._retry(stored, conversation)
             case CommandName.STATUS:
-                return await self._status(conversation)
+                return await self._status(conversation, inbound.received_at)
             case CommandName.PAIR:
                 return await self._pair(command.argument, inbound)
 
-    async def _press(self, press: Press, inbound: Inbound) -> str:
+    async def _withdraw_question(self, conversation: int) -> None:
+        """Let the message in which the agent asks something say that nobody can answer it any more."""
+        turn = await self.store.last_turn(conversation)
+        pending = Pending.load(turn.conversation.pending) if turn is not None else None
+        if pending is not None:
+            why = "Withdrawn: a new conversation has begun."
+            await close_question(self.store, self.lease(), self.carry, pending.turn, why=why)
+
+    async def _press(self, press: Press, stored: StoredInbound, inbound: Inbound) -> str:
         match press.action:
             case Action.STOP:
-                for carrier in self.live():
-                    if carrier.turn.id == press.turn and self._may_stop(carrier.turn, inbound.sender):
-                        carrier.stop()
+                turn = await self.store.turn(press.turn)
+                if turn is not None and self._may_stop(turn.inbounds, inbound.sender):
+                    await self._stop_turn(turn, _STOPPED)
             case Action.RETRY:
                 turn = await self.store.turn(press.turn)
                 if turn is not None:
-                    return await self._retry(turn.conversation.id, turn)
+                    return await self._retry(stored, turn.conversation.id, turn)
             case Action.FEEDBACK if press.value in _FEEDBACK_VALUES:
                 if await self.store.save_feedback(press.turn, inbound.sender.id, press.value):
                     self.metrics.feedback.labels(self.channel, press.value).inc()
@@ -114,31 +130,46 @@ class ControlLane:
                 pass
         return ""
 
-    async def _stop(self, conversation: int, sender: Sender) -> bool:
-        stopped = False
-        for carrier in self.live():
-            turn = carrier.turn
-            if turn.conversation.id == conversation and carrier.is_answering and self._may_stop(turn, sender):
-                carrier.stop()
-                stopped = True
-        return stopped
+    async def _stop(self, conversation: int, inbound: Inbound, *, and_what_waits: bool = True) -> str:
+        """Stop what is answered in the conversation, or asked and not begun; what to say, where the answer does not."""
+        until = max(inbound.asked_at, inbound.received_at)
+        stopped = await self.store.stop_conversation(
+            self.lease(),
+            conversation,
+            _STOPPED,
+            asked_before=until if and_what_waits else None,
+            may_stop=lambda asked: self._may_stop(asked, inbound.sender),
+        )
+        if stopped.turn is not None:
+            self.stop(stopped.turn.id, _STOPPED)
+            return ""
+        if stopped.dropped:
+            return "Stopped before it was begun."
+        turn = await self.store.open_turn(conversation)
+        if turn is not None and turn.final is None and not self._may_stop(turn.inbounds, inbound.sender):
+            return "Only who has asked, or an admin, can stop this answer."
+        return "Nothing is being written here."
 
-    def _may_stop(self, turn: Turn, sender: Sender) -> bool:
-        asked = any(inbound.sender.id == sender.id for inbound in turn.inbounds)
-        return asked or not self.policy.admins or sender.id in self.policy.admins
+    async def _stop_turn(self, turn: Turn, notice: str) -> None:
+        if await self.store.stop(self.lease(), turn.id, notice):
+            self.stop(turn.id, notice)
 
-    async def _retry(self, conversation: int, turn: Turn | None = None) -> str:
+    def _may_stop(self, asked: Sequence[Inbound], sender: Sender) -> bool:
+        has_asked = any(inbound.sender.id == sender.id for inbound in asked)
+        return has_asked or not self.policy.admins or sender.id in self.policy.admins
+
+    async def _retry(self, stored: StoredInbound, conversation: int, turn: Turn | None = None) -> str:
         """Ask again what `turn`, or else the last turn of the conversation, asked."""
         if await self.store.open_turn(conversation) is not None:
             return "I am still answering. `/stop` first, then `/retry`."
         turn = turn or await self.store.last_turn(conversation)
-        again = await self.store.requeue(self.lease(), turn.id) if turn is not None else None
+        again = await self.store.requeue(self.lease(), turn.id, control=stored.id) if turn is not None else None
         if again is None:
             return "There is no question to ask again."
         self.carry(again)
         return ""
 
-    async def _status(self, conversation: int) -> str:
+    async def _status(self, conversation: int, now: float) -> str:
         open_turn = await self.store.open_turn(conversation)
         waiting = await self.store.waiting(conversation)
         lines = []
@@ -146,7 +177,7 @@ class ControlLane:
             lines.append("I am idle here.")
         else:
             phase = next((c.phase.value for c in self.live() if c.turn.id == open_turn.id), open_turn.state.value)
-            lines.append(f"I am answering ({phase}).")
+            lines.append(f"I am answering ({phase}), for {_as_time(now - open_turn.created_at)} so far.")
         if waiting:
             lines.append(f"{waiting} more {'question waits' if waiting == 1 else 'questions wait'}.")
         return " ".join(lines)
@@ -155,7 +186,7 @@ class ControlLane:
         code = "".join(secrets.choice("ABCDEFGHJKLMNPQRSTUVWXYZ23456789") for _ in range(6))
         request: JsonValue = {"sender": inbound.sender.id, "name": inbound.sender.name}
         await self.store.remember(self.channel, f"pairing:{code}", request, _PAIRING_CODE_LIFE)
-        return f"I do not know you yet. Ask an admin to type `/pair {code}` within an hour."
+        return f"I do not know you yet. Ask an admin to send me `/pair {code}` within an hour."
 
     async def _pair(self, code: str, inbound: Inbound) -> str:
         if inbound.sender.id not in self.policy.admins:
@@ -165,3 +196,12 @@ class ControlLane:
             return "This code is unknown or has expired."
         await self.store.remember(self.channel, paired_key(str(request.get("sender"))), True)
         return f"{request.get('name') or request.get('sender')} may talk to me now."
+
+
+def _as_time(seconds: float) -> str:
+    minutes, rest = divmod(max(0, round(seconds)), 60)
+    return f"{minutes} min {rest} s" if minutes else f"{rest} s"
+
+
+def _is_same_message(one: Inbound, other: Inbound) -> bool:
+    return (one.message_id, one.place.chat) == (other.message_id, other.place.chat)

@@ -10,10 +10,10 @@ from dataclasses import replace
 import structlog
 from pydantic import JsonValue
 
-from channels.access import BusyPolicy, Policy, Verdict, conversation_place, judge
+from channels.access import BusyPolicy, Policy, Verdict, conversation_place, judge, judge_sender, thread_of
 from channels.adapter import Accepted, ChannelState, Health, StoreAway
 from channels.clock import Clock
-from channels.commands import parse_command
+from channels.commands import is_command, question_in
 from channels.faults import point
 from channels.model import Action, Inbound, InboundKind, Place
 from channels.observe import Metrics, redact
@@ -88,9 +88,11 @@ class Inbox:
         return True
 
     async def _accept(self, inbound: Inbound) -> Accepted:
-        if inbound.kind is InboundKind.MESSAGE and parse_command(inbound.text):
+        if inbound.kind is InboundKind.MESSAGE and is_command(inbound):
             inbound = replace(inbound, kind=InboundKind.COMMAND)
         if inbound.kind is InboundKind.EDITED:
+            return Accepted.IGNORED
+        if inbound.kind is InboundKind.DELETED and not await self._is_open(inbound):
             return Accepted.IGNORED
         verdict = await verdict_on(inbound, self._policy, self._store)
         place = await self._place(inbound)
@@ -98,8 +100,13 @@ class Inbox:
             return Accepted.IGNORED
         placed = inbound.at(place)
         lane = Lane.CONTROL if verdict is Verdict.PAIRING else await self._lane(placed)
-        stored = await self._store.accept(placed, lane)
+        asks = verdict is Verdict.ALLOWED and _asks(inbound, lane)
+        joins = thread_of(inbound, self._policy) if asks else None
+        stored = await self._store.accept(placed, lane, joins=joins)
         return Accepted.DUPLICATE if stored is None else Accepted.TAKEN
+
+    async def _is_open(self, deleted: Inbound) -> bool:
+        return await self._store.is_open(deleted.channel, deleted.place.chat, deleted.message_id)
 
     async def _place(self, inbound: Inbound) -> Place | None:
         """Whose conversation it belongs to: for a button, that of the turn it stands under. None: a made-up button."""
@@ -152,6 +159,13 @@ class Inbox:
             await self._store.rekey(self._channel, old_chat, new_chat)
 
 
+def _asks(inbound: Inbound, lane: Lane) -> bool:
+    """Whether somebody has typed a question to the agent; a `/new` may bring one along."""
+    if inbound.kind is InboundKind.COMMAND:
+        return question_in(inbound) is not None
+    return inbound.kind is InboundKind.MESSAGE and lane is Lane.TURN
+
+
 @contextmanager
 def _store_away() -> Iterator[None]:
     """What adapters know of a store that cannot be used, whether it was to be read or written."""
@@ -164,14 +178,23 @@ def _store_away() -> Iterator[None]:
 async def verdict_on(inbound: Inbound, policy: Policy, store: Store) -> Verdict:
     """What access says to this inbound, with what the store knows of its place and sender."""
     takes_part = False
-    if not inbound.place.private and not inbound.mentions_bot and inbound.kind is InboundKind.MESSAGE:
+    if not inbound.place.private and not inbound.mentions_bot:
         if inbound.reply_to is not None:
             bound = await store.conversation_of_message(inbound.channel, inbound.place.chat, inbound.reply_to)
             takes_part = bound is not None
-        if not takes_part and inbound.place.thread is not None:
-            takes_part = await store.conversation_at(conversation_place(inbound, policy)) is not None
-    paired = policy.pairing and await store.recall(inbound.channel, paired_key(inbound.sender.id)) is not None
-    return judge(inbound, policy, takes_part=takes_part, paired=paired)
+        thread = thread_of(inbound, policy)
+        if not takes_part and thread is not None:
+            takes_part = await store.takes_part(thread)
+    return judge(inbound, policy, takes_part=takes_part, paired=await _is_paired(inbound, policy, store))
+
+
+async def verdict_on_sender(inbound: Inbound, policy: Policy, store: Store) -> Verdict:
+    """What access says to the sender of an inbound that was accepted, with what the store knows by now."""
+    return judge_sender(inbound, policy, paired=await _is_paired(inbound, policy, store))
+
+
+async def _is_paired(inbound: Inbound, policy: Policy, store: Store) -> bool:
+    return policy.pairing and await store.recall(inbound.channel, paired_key(inbound.sender.id)) is not None
 
 
 def paired_key(sender: str) -> str:

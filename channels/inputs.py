@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from pydantic import JsonValue
 
-from channels.model import Sender
+from channels.model import Inbound, Sender
+
+_QUOTED = 8_000  # characters of a message that is only referred to
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,3 +39,15 @@ class Resume:
 
     answers: Mapping[str, JsonValue]
     heard: tuple[str, ...] = ()
+
+
+def with_quotes(inbounds: Sequence[Inbound]) -> str:
+    """What people wrote, each below what they referred to, as Markdown."""
+    parts = []
+    for inbound in inbounds:
+        if quote := inbound.quote.strip():
+            if len(quote) > _QUOTED:
+                quote = quote[:_QUOTED].rstrip() + " …"
+            parts.append("\n".join(f"> {line}".rstrip() for line in quote.splitlines()))
+        parts.append(inbound.text)
+    return "\n\n".join(part for part in parts if part.strip())

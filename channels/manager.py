@@ -7,9 +7,6 @@ carries. Replicas that share a store share the channels out evenly, and take ove
 from __future__ import annotations
 
 import asyncio
-import os
-import socket
-import uuid
 from collections import Counter
 from collections.abc import Mapping
 from contextlib import suppress
@@ -17,6 +14,7 @@ from dataclasses import dataclass
 
 import structlog
 
+from channels import neighbours
 from channels.adapter import ChannelState, Health
 from channels.clock import Clock, wait_until
 from channels.inbox import Inbox
@@ -38,9 +36,11 @@ _PRUNE_EVERY = 3600.0
 _KEEP_INBOUND_KEYS = 3 * 86_400.0  # seconds; longer than any platform's redelivery (Telegram: 24 h, Feishu: 7.1 h)
 _SHUTDOWN = 11.0  # seconds for all channels to be handed over: ops in flight 5, adapters 5
 _LAST_RENEWAL = 2.0
-
-_here: set[str] = set()
-"""The replicas that live in this process."""
+_FIRST_PAUSE = 2.0  # seconds before a channel that ended unexpectedly is taken up again; doubles each time
+_LONGEST_PAUSE = 60.0
+_STEADY = 600.0  # seconds of work after which an unexpected end counts as the first one
+_ORPHANED = 10.0  # seconds without an owner after which any replica takes a channel: its share does not get it going
+_OWNERLESS = "waits for an owner"
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +57,14 @@ class _Owned:
     task: asyncio.Task[None]
 
 
+@dataclass(frozen=True, slots=True)
+class _Setback:
+    """A channel ended unexpectedly here: it is left alone until a moment, longer than after the last time."""
+
+    pause: float
+    until: float
+
+
 class ChannelManager:
     """Starts channels, claims conversations and runs turns, for the channels that this replica owns."""
 
@@ -69,7 +77,7 @@ class ChannelManager:
         *,
         keep_seconds: float,
     ) -> None:
-        self.replica = f"{_host()}:{os.getpid()}:{uuid.uuid4().hex[:8]}"
+        self.replica = neighbours.new_name()
         self._channels = channels
         self._store = store
         self._clock = clock
@@ -81,6 +89,9 @@ class ChannelManager:
         self._renewed_at = -LEASE_SECONDS
         self._replicas: list[str] = []
         self._owners: dict[str, str | None] = {}
+        self._setbacks: dict[str, _Setback] = {}
+        self._free_since: dict[str, float] = {}
+        self._adopted: set[str] = set()  # owned beyond the even share
 
     def health(self) -> Mapping[str, Health]:
         """The state of every channel, as far as this replica knows it."""
@@ -98,7 +109,7 @@ class ChannelManager:
     async def run(self) -> None:
         """Own channels until `shut_down`; then hand all of them over. A lost store is waited for, not fatal."""
         unsubscribe = self._store.subscribe(self._woken)
-        _here.add(self.replica)
+        neighbours.here.add(self.replica)
         inboxes = [channel.inbox.store_postponed() for channel in self._channels.values()]
         beside = asyncio.gather(self._keep_house(), *inboxes)
         try:
@@ -117,7 +128,7 @@ class ChannelManager:
             beside.cancel()
             await self._hand_everything_over()
             await asyncio.gather(beside, return_exceptions=True)
-            _here.discard(self.replica)
+            neighbours.here.discard(self.replica)
 
     def shut_down(self) -> None:
         """Stop claiming and hand over; `run` returns when that is done."""
@@ -134,20 +145,38 @@ class ChannelManager:
         self._reap()
         now = self._clock.now()
         if now - self._renewed_at >= _RENEW_EVERY:
-            self._replicas = await self._store.heartbeat(self.replica)
+            await self._heartbeat()
             await self._renew_leases()
             self._renewed_at = now
         if len(self._owned) < len(self._channels):
             self._owners = await self._store.owners(list(self._channels))
             if any(owner is None for name, owner in self._owners.items() if name not in self._owned):
-                self._replicas = await self._store.heartbeat(self.replica)  # a dead owner must not count any more
+                await self._heartbeat()  # a dead owner must not count any more
         else:
             self._owners = dict.fromkeys(self._channels, self.replica)
+        self._look_at_strays(now)
         share = self._share()
-        for name in sorted(self._owned)[share:]:
+        for name in self._shared()[share:]:
             self._owned[name].owner.halt()  # a replica has joined; `_work` releases the lease once it is handed over
-        if len(self._owned) < share:
-            await self._acquire(share)
+        await self._acquire(share)
+
+    async def _heartbeat(self) -> None:
+        replicas = await self._store.heartbeat(self.replica)
+        if replicas != self._replicas:
+            self._adopted.clear()  # perhaps the newcomer can do what those before it could not
+        self._replicas = replicas
+
+    def _look_at_strays(self, now: float) -> None:
+        """Note what nobody owns, and what somebody else got going after it had failed here."""
+        stray = [name for name in self._channels if name not in self._owned]
+        self._free_since = {name: self._free_since.get(name, now) for name in stray if self._owners.get(name) is None}
+        for name in stray:
+            if name in self._setbacks and self._owners.get(name) not in (None, self.replica):
+                self._channels[name].inbox.report(ChannelState.STARTING, _OWNERLESS)
+
+    def _shared(self) -> list[str]:
+        """The channels that count as this replica's share."""
+        return sorted(self._owned.keys() - self._adopted)
 
     def _share(self) -> int:
         """How many channels this replica should own: even shares, one more for those that own the most already."""
@@ -175,9 +204,13 @@ class ChannelManager:
 
     async def _acquire(self, share: int) -> None:
         for name in sorted(self._channels):
-            if len(self._owned) >= share:
-                return
             if name in self._owned or self._owners.get(name) not in (None, self.replica):
+                continue
+            now = self._clock.now()
+            if name in self._setbacks and now < self._setbacks[name].until:
+                continue
+            is_surplus = len(self._shared()) >= share
+            if is_surplus and now - self._free_since.get(name, now) < _ORPHANED:
                 continue
             asked_at = self._clock.now()
             lease = await self._store.acquire(name, self.replica, ttl=LEASE_SECONDS)
@@ -186,6 +219,8 @@ class ChannelManager:
                 await self._store.release(lease)
                 lease = await self._store.acquire(name, self.replica, ttl=LEASE_SECONDS)
             if lease is not None:
+                if is_surplus:
+                    self._adopted.add(name)
                 self._own(lease, asked_at)
 
     def _own(self, lease: Lease, asked_at: float) -> None:
@@ -198,22 +233,36 @@ class ChannelManager:
         self._owned[lease.channel] = _Owned(owner, task)
 
     async def _work(self, owner: ChannelOwner) -> None:
+        began = self._clock.now()
+        state, reason = ChannelState.STARTING, _OWNERLESS
         try:
             await owner.run()
         except LostLease as error:
             log.warning("channel left to another owner", channel=owner.channel, cause=str(error))
             return
-        except Exception:
-            log.exception("channel ended unexpectedly; it is taken up again", channel=owner.channel)
+        except Exception as error:
+            pause = self._set_back(owner.channel, began)
+            log.exception("channel ended unexpectedly; it is taken up again", channel=owner.channel, after=pause)
+            state = ChannelState.FAILED
+            reason = f"ended unexpectedly ({type(error).__name__}; the log says where); starts again after {pause:g} s"
         finally:
-            self._channels[owner.channel].inbox.report(ChannelState.STARTING, "waits for an owner")
+            self._channels[owner.channel].inbox.report(state, reason)
         try:
             await self._store.release(owner.current_lease)
         except StoreError as error:
             log.warning("lease not released; it runs out by itself", channel=owner.channel, cause=str(error))
 
+    def _set_back(self, channel: str, began: float) -> float:
+        """Leave the channel alone for a while; returns for how long. Meanwhile any other replica may take it."""
+        now = self._clock.now()
+        last = self._setbacks.get(channel)
+        pause = _FIRST_PAUSE if last is None or now - began > _STEADY else min(_LONGEST_PAUSE, 2 * last.pause)
+        self._setbacks[channel] = _Setback(pause, now + pause)
+        return pause
+
     def _reap(self) -> None:
         self._owned = {name: owned for name, owned in self._owned.items() if not owned.task.done()}
+        self._adopted &= self._owned.keys()
 
     async def _hand_everything_over(self) -> None:
         tasks = [owned.task for owned in self._owned.values()]
@@ -236,7 +285,7 @@ class ChannelManager:
         """Leases of a process that died on this machine need not run out: a restart goes on at once."""
         try:
             owners = await self._store.owners(list(self._channels))
-            for owner in {owner for owner in owners.values() if owner and _is_dead_neighbour(owner)}:
+            for owner in {owner for owner in owners.values() if owner and neighbours.is_dead(owner)}:
                 log.info("taking over from a process that is gone", replica=owner)
                 await self._store.depose(owner)
         except StoreError as error:
@@ -267,28 +316,3 @@ class ChannelManager:
                 self._metrics.waiting.labels(counts.channel).set(counts.waiting)
                 self._metrics.open_turns.labels(counts.channel).set(counts.open_turns)
                 self._metrics.dead_letters.labels(counts.channel).set(counts.dead)
-
-
-def _host() -> str:
-    """Names where process numbers mean the same. Containers may share a host name, but not their numbers."""
-    try:
-        numbers = os.readlink("/proc/self/ns/pid").strip("pid:[]")
-    except OSError:
-        numbers = "0"
-    return f"{socket.gethostname()}/{numbers}"
-
-
-def _is_dead_neighbour(replica: str) -> bool:
-    host, _, rest = replica.partition(":")
-    pid, _, _ = rest.partition(":")
-    if host != _host() or not pid.isdigit():
-        return False
-    if int(pid) == os.getpid():
-        return replica not in _here  # an earlier process had the same number
-    try:
-        os.kill(int(pid), 0)
-    except ProcessLookupError:
-        return True
-    except PermissionError:
-        pass  # somebody else's process: alive
-    return False

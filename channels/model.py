@@ -84,11 +84,15 @@ class Action(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Press:
-    """A button press. `turn` is the turn whose reply carries the button; `value` is an option's id or free text."""
+    """A button press. `turn` is the turn whose reply carries the button.
+
+    `value` is an option's id or, when it `is_typed`, what the person wrote into the field beside the button.
+    """
 
     action: Action
     turn: TurnId
     value: str = ""
+    is_typed: bool = False
 
     def encode(self) -> str:
         """The button's payload: at most 64 bytes for values of up to 27 bytes (Telegram's callback_data limit)."""
@@ -113,8 +117,9 @@ class Inbound:
     it (None: it does not say); both are seconds since the epoch. `message_id` is the message a reply answers to.
     `reply_to` is the message the person replied to, if any. Inbounds of one conversation with the same `group` become
     one turn; the turn waits until `settle` seconds have passed without another member. `comes_again`: the platform
-    delivers it once more when it is not acked; otherwise the person is told, and has to do it once more. `extra` is
-    what only this adapter needs to answer.
+    delivers it once more when it is not acked; otherwise the person is told, and has to do it once more. `quote` is
+    what the person replied to or passed on, in words, unless this bot wrote it: the question may be about that.
+    `extra` is what only this adapter needs to answer.
     """
 
     place: Place
@@ -132,6 +137,7 @@ class Inbound:
     settle: float = 0.0
     sent_at: float | None = None
     comes_again: bool = True
+    quote: str = ""
     extra: Mapping[str, JsonValue] = field(default_factory=dict)
 
     @property

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 import logging
+import os
 import re
 import sys
+import threading
 import traceback
 from collections.abc import Iterable, Mapping
 from typing import IO
@@ -31,16 +33,30 @@ _TALKATIVE = (
 
 _MASKED_EXCEPTION = "masked_exception"
 
+_NAMES = r"\w{0,40}(?i:access_?key|ticket|api_?key|token|secret|password|signature)"
 _SHAPES = re.compile(
+    # a value is known by what stands before it; one that is masked already stays as it is
     r"(?P<keep>"
     r"(?:bot(?=\d{5,}(?::|%3A)))"  # Telegram puts the token into the path
-    r"|(?:\b(?:access_key|ticket|access_token|api_key|token|secret|password|signature)=)"
-    r"|(?:\b[Aa]uthorization['\"]?\s*[:=]\s*['\"]?(?:Bearer|Basic)\s+)"
-    r"|(?:://[^/\s:@]+:(?=[^/\s@]+@))"
-    r")(?P<drop>[^\s&'\"<>@,;)\]}/]+)"
+    rf"|(?:\b{_NAMES}=)"
+    rf"|(?:(?P<quote>['\"]){_NAMES}(?P=quote)\s*[:,]\s*b?['\"])"
+    r"|(?:\b(?i:authorization)['\"]?\s*[:=,]\s*+(?:b?['\"])?+(?i:Bearer|Basic)\s+)"
+    r"|(?:\b(?i:x-[\w-]{0,30}(?:key|token|secret))['\"]?\s*[:=,]\s*+(?:b?['\"])?+)"
+    r"|(?:://[^/\s:@]*:(?=[^/\s@]+@))"
+    r")(?!\[redacted\])(?P<drop>[^\s&'\"<>@,;)\]}/]+)"
+    # an address that lets in whoever knows it: the web hooks of Slack and Feishu
+    r"|(?:(?<=\bhooks\.slack\.com/)|(?<=/open-apis/bot/v2/hook/))[^\s'\"<>,;)\]}\[]+"
+    # a value is known by how it looks
     r"|\b(?:xox[a-z]|xapp|xoxe\.xox[a-z])-[A-Za-z0-9-]{6,}"
-    r"|\b\d{6,}:[A-Za-z0-9_-]{30,}"
+    r"|\b\d{6,}:[A-Za-z0-9_-]{30,}"  # Telegram
+    r"|\bsk-[A-Za-z0-9_*-]{16,}"  # OpenAI, Anthropic, and those who copy them
+    r"|\blsv2_[A-Za-z0-9_]{8,}"  # LangSmith
+    r"|\beyJ[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]{8,}(?:\.[A-Za-z0-9_-]*)?"  # JSON web tokens
+    r"|\b(?:gh[opsur]_|github_pat_|hf_|gsk_|AIza|AKIA)[A-Za-z0-9]{16,}[A-Za-z0-9_-]*"
 )
+
+_SECRET_VARIABLE = re.compile(r"(?:KEY|TOKEN|SECRET|PASSWORD)$", re.IGNORECASE)
+_SHORTEST_IN_ENVIRONMENT = 12  # such a variable may well hold "none" or "true"
 
 
 class Redactor:
@@ -63,6 +79,14 @@ class Redactor:
                 }
         longest_first = sorted(self._known, key=len, reverse=True)
         self._values = re.compile("|".join(map(re.escape, longest_first))) if longest_first else None
+
+    def learn_environment(self, environment: Mapping[str, str]) -> None:
+        """Mask what the variables hold whose names say that it is a secret, `OPENAI_API_KEY` say."""
+        self.learn(
+            value
+            for name, value in environment.items()
+            if _SECRET_VARIABLE.search(name) and len(value) >= _SHORTEST_IN_ENVIRONMENT
+        )
 
     def __call__(self, text: str) -> str:
         if self._values is not None:
@@ -91,8 +115,11 @@ redact = Redactor()
 def configure_logging(*, json_lines: bool, level: int = logging.INFO, stream: IO[str] | None = None) -> None:
     """Send every log record of the process, our own and any library's, through the redactor to `stream` (stderr).
 
-    Records are masked when they are made, so a handler that a library adds for itself gets masked text as well.
+    Records are masked when they are made, so a handler that a library adds for itself gets masked text as well. What
+    Python writes to stderr by itself becomes a record too: errors that nobody catches, in whichever thread, errors in
+    places that cannot raise (`__del__`, callbacks from C), and warnings.
     """
+    redact.learn_environment(os.environ)
     logging.setLogRecordFactory(_masked_record)
     shared: list[structlog.typing.Processor] = [
         structlog.contextvars.merge_contextvars,
@@ -125,6 +152,9 @@ def configure_logging(*, json_lines: bool, level: int = logging.INFO, stream: IO
     for name in _TALKATIVE:
         logging.getLogger(name).setLevel(max(level, logging.WARNING))
     sys.excepthook = _log_uncaught
+    threading.excepthook = _log_uncaught_in_thread
+    sys.unraisablehook = _log_unraisable
+    logging.captureWarnings(True)
 
 
 def _masked_record(*args: object, **kwargs: object) -> logging.LogRecord:
@@ -141,6 +171,8 @@ def _masked_record(*args: object, **kwargs: object) -> logging.LogRecord:
         record.exc_text = redact("".join(traceback.format_exception(*record.exc_info)).rstrip())
         setattr(record, _MASKED_EXCEPTION, record.exc_text)  # our formatter clears `exc_text` before it asks us
         record.exc_info = None
+    if record.stack_info:
+        record.stack_info = redact(record.stack_info)
     return record
 
 
@@ -155,6 +187,18 @@ def _log_uncaught(kind: type[BaseException], error: BaseException, trace: object
     if issubclass(kind, KeyboardInterrupt):
         return
     logging.getLogger("channels").critical("uncaught error", exc_info=error)
+
+
+def _log_uncaught_in_thread(uncaught: threading.ExceptHookArgs) -> None:
+    if issubclass(uncaught.exc_type, SystemExit):
+        return  # a thread may end itself this way
+    name = uncaught.thread.name if uncaught.thread else "unknown"
+    logging.getLogger("channels").critical("uncaught error in thread %s", name, exc_info=uncaught.exc_value)
+
+
+def _log_unraisable(unraisable: sys.UnraisableHookArgs) -> None:
+    where = unraisable.err_msg or "Exception ignored in"
+    logging.getLogger("channels").error("%s: %r", where, unraisable.object, exc_info=unraisable.exc_value)
 
 
 class Metrics:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Sequence
+from collections.abc import Coroutine, Iterable, Sequence
 from dataclasses import replace
 
 import structlog
@@ -14,8 +14,9 @@ from channels.clock import Clock, wait_until
 from channels.control import ControlLane
 from channels.faults import point
 from channels.inbox import Inbox
+from channels.model import TurnId, View
 from channels.store import Store
-from channels.store.records import Lease, LostLease, StoredInbound, StoreError, Turn, TurnState
+from channels.store.records import Lease, LostLease, StoredInbound, StoreError, StoreUnavailable, Turn, TurnState
 from channels.turn import ChannelParts, TurnCarrier
 
 log = structlog.get_logger(__name__)
@@ -24,6 +25,12 @@ LEASE_SECONDS = 12.0
 """How long a lease lasts. Renewed every third of it; a dead owner is replaced within 15 s, the search included."""
 _SAFETY = 2.0  # seconds before its lease ends at which an owner stops sending
 _CLAIM_AT_ONCE = 50
+MOST_RUNS = 200
+"""Turns of a channel that need a run at the same time; further questions wait in the store.
+
+Each holds a stream from the gateway open and now and then a call to the platform: up to 400 of the 1,024 files that a
+process may usually have. Measured with langgraph-sdk 0.4, 200 streams of 20 tokens a second take two thirds of a core.
+"""
 _NET = 5.0  # seconds after which an owner looks for work although nobody woke it
 _STORE_RETRY = 1.0
 _CRASHES = 3  # unexpected errors after which a turn is given up instead of tried again
@@ -46,12 +53,14 @@ class ChannelOwner:
         self._wake = asyncio.Event()
         self._control_wake = asyncio.Event()
         self._halted = asyncio.Event()
-        self._carriers: dict[str, TurnCarrier] = {}
+        self._carriers: dict[TurnId, TurnCarrier] = {}
+        self._stops: dict[TurnId, str] = {}
+        self._again: dict[TurnId, View] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         self._crashes: dict[str, int] = {}
         self._lost: LostLease | None = None
         self._controls = ControlLane(
-            self.channel, parts.policy, parts.store, parts.metrics, self.lease, self.live, self.carry
+            self.channel, parts.policy, parts.store, parts.metrics, self.lease, self.live, self.carry, self.stop
         )
 
     # ---------------------------------------------------------------- the lease
@@ -151,13 +160,15 @@ class ChannelOwner:
             self._wake.clear()
             ready_at: float | None = None
             try:
-                turns = await self._store.claim(self.lease(), _CLAIM_AT_ONCE)
+                # Also without room: turns that an earlier claim is in doubt about, answers to commands among them.
+                turns = await self._store.claim(self.lease(), min(self._room(), _CLAIM_AT_ONCE))
                 for turn in turns:
                     point("claimed")
                     self.carry(turn)
                 if len(turns) == _CLAIM_AT_ONCE:
                     continue
-                ready_at = await self._store.next_ready(self.lease())
+                if self._room():  # else whoever finishes wakes us
+                    ready_at = await self._store.next_ready(self.lease())
                 if self._parts.policy.when_busy is BusyPolicy.INTERRUPT:
                     await self._interrupt_busy()
             except LostLease as error:
@@ -167,6 +178,10 @@ class ChannelOwner:
                 log.warning("cannot look for new questions", channel=self.channel, cause=str(error))
             net = self._clock.now() + _NET
             await wait_until(self._clock, min(net, ready_at) if ready_at else net, self._wake)
+
+    def _room(self) -> int:
+        """How many more turns may have a run. One whose answer is complete and only has to be shown takes no room."""
+        return max(0, MOST_RUNS - sum(carrier.needs_run for carrier in self.live()))
 
     async def _interrupt_busy(self) -> None:
         for carrier in self.live():
@@ -183,27 +198,51 @@ class ChannelOwner:
                 return
             except StoreError as error:
                 log.warning("cannot handle commands now", channel=self.channel, cause=str(error))
+            except Exception:
+                log.exception("handling commands failed; trying again", channel=self.channel)
             await wait_until(self._clock, self._clock.now() + _NET, self._control_wake)
 
     async def _handle_control(self, stored: StoredInbound) -> None:
         try:
             await self._controls.handle(stored)
-        except StoreError:
-            raise
-        except Exception:
+        except Exception as error:
+            if isinstance(error, StoreUnavailable | LostLease):
+                raise
             # Tried again it would fail again, and hold up every command after it.
             log.exception("command dropped", channel=self.channel, event_key=stored.inbound.event_key)
             await self._store.control_done(self.lease(), stored.id)
 
     def carry(self, turn: Turn) -> None:
-        """Start carrying a turn, unless it is being carried already."""
-        if turn.id not in self._carriers and not self._halted.is_set():
-            self._start(TurnCarrier(turn, self._parts, self))
+        """Start carrying a turn. One that is carried already is shown once more afterwards, with its present final."""
+        if turn.id in self._carriers:
+            if turn.final is not None:
+                self._again[turn.id] = turn.final
+        elif not self._halted.is_set():
+            try:
+                carrier = TurnCarrier(turn, self._parts, self)
+            except Exception:
+                # The adapter can make no reply of what is stored; the other turns are none of its business.
+                log.exception("turn given up, it cannot be begun", channel=self.channel, turn=turn.id)
+                self._spawn(self._give_up(turn), f"give-up-{turn.id}")
+            else:
+                self._start(carrier)
+
+    def stop(self, turn: TurnId, notice: str) -> None:
+        """A turn is to end, as the store says already; it may have been read there before, and not be carried yet."""
+        if carrier := self._carriers.get(turn):
+            carrier.stop(notice)
+        else:
+            self._stops[turn] = notice
 
     def _start(self, carrier: TurnCarrier) -> None:
         turn = carrier.turn
         self._carriers[turn.id] = carrier
-        task = asyncio.create_task(self._carry(carrier), name=f"carry-{turn.id}")
+        if notice := self._stops.pop(turn.id, ""):
+            carrier.stop(notice)
+        self._spawn(self._carry(carrier), f"carry-{turn.id}")
+
+    def _spawn(self, work: Coroutine[object, object, None], name: str) -> None:
+        task = asyncio.create_task(work, name=name)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
@@ -216,6 +255,7 @@ class ChannelOwner:
         try:
             await carrier.run()
             self._crashes.pop(turn.id, None)
+            await self._show_again(carrier)
         except LostLease as error:
             self._lost = self._lost or error
             self.halt()
@@ -228,6 +268,22 @@ class ChannelOwner:
                 del self._carriers[turn.id]
             self.wake()
 
+    async def _show_again(self, carrier: TurnCarrier) -> None:
+        """Its final view was changed while it was carried, maybe after the earlier one had been shown."""
+        turn = carrier.turn.id
+        while turn in self._again and not self._halted.is_set():
+            try:
+                changed = await self._store.retouch(self.lease(), turn, self._again[turn])
+            except LostLease:
+                raise
+            except StoreError as error:
+                log.warning("an answer cannot be shown anew now", channel=self.channel, turn=turn, cause=str(error))
+                await self._clock.sleep(_STORE_RETRY)
+                continue
+            del self._again[turn]
+            if changed is not None:
+                self._start(TurnCarrier(changed, self._parts, self))
+
     async def _after_crash(self, carrier: TurnCarrier) -> None:
         """Try again, a few times; then tell the reader, and if that fails too, leave a dead letter at least."""
         turn = carrier.turn
@@ -239,7 +295,7 @@ class ChannelOwner:
                 if again is None or not again.state.is_open:
                     return
                 if crashes >= _CRASHES and (again.final is not None or crashes > _CRASHES):
-                    await self._store.finish(self.lease(), turn.id, TurnState.DEAD, _UNEXPECTED)
+                    await self._store.finish(self.lease(), turn.id, carrier.given_up_as, _UNEXPECTED)
                     self._crashes.pop(turn.id, None)
                     return
                 last_words = crashes == _CRASHES
@@ -257,6 +313,20 @@ class ChannelOwner:
                 continue
             self._start(TurnCarrier(again, self._parts, self, last_words=last_words))
             return
+
+    async def _give_up(self, turn: Turn) -> None:
+        """Leave a dead letter of a turn, or at least let it rest if it was answered before."""
+        state = TurnState.DONE if turn.state is TurnState.RETOUCH else TurnState.DEAD
+        while not self._halted.is_set():
+            try:
+                await self._store.finish(self.lease(), turn.id, state, _UNEXPECTED)
+                return
+            except LostLease as error:
+                self._lost = self._lost or error
+                self.halt()
+            except StoreError as error:
+                log.warning("the store is away; the turn waits", channel=self.channel, turn=turn.id, cause=str(error))
+                await self._clock.sleep(_STORE_RETRY)
 
     def _background_ended(self, task: asyncio.Task[None]) -> None:
         if task.cancelled() or task.exception() is None:

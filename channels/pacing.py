@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import math
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Protocol
 
@@ -22,6 +22,7 @@ _SLOWEST = 4.0
 _RECOVERY = 10.0  # after so many windows without a refusal, half of the slowdown is forgotten
 _JITTER = 0.05  # seconds; calls may arrive nearer to each other than they were sent
 _MOST_INHERITED = 10_000  # calls in a window; who may make more has no limit worth the name
+_MANY_SCOPES = 1_000  # from so many on, idle ones are forgotten: a look at all of them each time their number doubles
 _UNLIMITED = Budget(limit=1_000_000, window=1.0, burst=1_000_000)
 
 
@@ -52,16 +53,21 @@ class Pacer:
         self._scopes: dict[Draw, _Scope] = {}
         self._waiting: dict[Claimant, _Waiter] = {}
         self._wake = asyncio.Event()
-        self._due: float | None = None
+        self._due = math.inf  # until then nobody who waits may go
         self._assumed_at = -math.inf
+        self._many_scopes = _MANY_SCOPES
 
     async def admit(self, claimant: Claimant) -> Op:
         """Wait until one of the claimant's ops may be performed; its draws are spent when this returns."""
         waiter = _Waiter()
         self._waiting[claimant] = waiter
-        due = self._pump()
-        if due is not None and (self._due is None or due < self._due):
-            self._wake.set()  # `run` waits for a later moment
+        now = self._clock.now()
+        if self._wake.is_set() or self._due <= now:
+            self._wake.set()  # others may go now, too: `run` chooses
+        else:
+            self._choose([(claimant, waiter)], now)
+            if not waiter.admitted.done() and waiter.blocked_until < self._due:
+                self._wake.set()  # `run` waits for a later moment
         try:
             return await waiter.admitted
         finally:
@@ -107,15 +113,16 @@ class Pacer:
     async def run(self) -> None:
         """Admit waiting claimants as time passes; runs until cancelled."""
         while True:
-            await wait_until(self._clock, self._due, self._wake)
+            await wait_until(self._clock, None if self._due == math.inf else self._due, self._wake)
             self._wake.clear()
-            self._due = self._pump()
+            self._choose(self._waiting.items(), self._clock.now())
+            waiting = (w.blocked_until for w in self._waiting.values() if not w.admitted.done())
+            self._due = min(waiting, default=math.inf)
 
-    def _pump(self) -> float | None:
-        """Admit whoever may go now; returns the moment at which somebody may go next."""
-        now = self._clock.now()
+    def _choose(self, claimants: Iterable[tuple[Claimant, _Waiter]], now: float) -> None:
+        """Admit those of the claimants who may go now, the most urgent first; the others learn when to try again."""
         ready: list[tuple[Urgency, float, int, _Waiter, Sequence[Op]]] = []
-        for order, (claimant, waiter) in enumerate(self._waiting.items()):
+        for order, (claimant, waiter) in enumerate(claimants):
             if waiter.admitted.done() or waiter.blocked_until > now:
                 continue
             if claimant.held_until > now:
@@ -133,8 +140,6 @@ class Pacer:
         for _, _, _, waiter, ops in sorted(ready, key=lambda entry: entry[:3]):
             self._admit_first(waiter, ops, now)
         self._forget_idle_scopes(now)
-        due = min((w.blocked_until for w in self._waiting.values() if not w.admitted.done()), default=math.inf)
-        return None if due == math.inf else due
 
     def _admit_first(self, waiter: _Waiter, ops: Sequence[Op], now: float) -> None:
         waiter.block(math.inf, for_budget=False)
@@ -158,8 +163,9 @@ class Pacer:
         return scope
 
     def _forget_idle_scopes(self, now: float) -> None:
-        if len(self._scopes) > 1000:
+        if len(self._scopes) > self._many_scopes:
             self._scopes = {draw: scope for draw, scope in self._scopes.items() if not scope.is_idle(now)}
+            self._many_scopes = max(_MANY_SCOPES, 2 * len(self._scopes))
 
 
 @dataclass(slots=True)

@@ -7,8 +7,8 @@ message. A request to review several actions is asked as several questions and a
 
 from __future__ import annotations
 
-import difflib
 import json
+import re
 from collections.abc import Mapping, Sequence
 from enum import StrEnum
 
@@ -17,6 +17,7 @@ from pydantic import BaseModel, ConfigDict, JsonValue
 from channels.inputs import Ask, Resume
 from channels.model import Option, Question, Sender
 from channels.shapes import as_list, as_object, as_text, first_text, in_one_line, shortened
+from channels.strict_json import read_json
 
 
 class InterruptKind(StrEnum):
@@ -68,74 +69,100 @@ class Interrupt(BaseModel):
             free_text=self.free_text,
         )
 
-    def chosen(self, answer: str, *, pressed: bool = False) -> Choice | None:
-        """The choice behind a pressed option's id or behind what somebody typed; None: it is none of the choices.
+    def chosen(self, said: str, *, pressed: bool = False) -> Choice | None:
+        """The choice that a pressed option's id or typed text means; None: none of the choices.
 
-        Typed text means a choice when it is its label, its value, its number (from 1) or very close to its label.
+        Typed text means a choice when it is its label, its value or its number (from 1), and nothing but that: what
+        is nearly "approve" may be "disapprove". A press whose value is no option's id is text typed into a form.
         """
         if pressed:
-            return next((c for position, c in enumerate(self.choices) if str(position) == answer), None)
-        said = _plain(answer)
-        if not said:
+            for position, choice in enumerate(self.choices):
+                if said == str(position):
+                    return choice
+        meant = _plain(said)
+        if not meant:
             return None
         for choice in self.choices:
-            if said in (_plain(choice.label), _plain(as_text(choice.value)), *choice.words):
+            if meant in (_plain(choice.label), _plain(as_text(choice.value)), *choice.words):
                 return choice
-        number = said.removeprefix("option").strip(" .)#")
+        number = meant.removeprefix("option").strip(" .)#")
         for position, choice in enumerate(self.choices, 1):
-            if number == str(position):
+            if number == str(position) or _unspaced(meant) == _unspaced(_plain(choice.label)):
                 return choice
-        close = difflib.get_close_matches(said, [_plain(choice.label) for choice in self.choices], n=2, cutoff=0.8)
-        if len(close) == 1:
-            return next(choice for choice in self.choices if _plain(choice.label) == close[0])
         return None
 
-    def answer(self, answer: str, *, pressed: bool = False) -> JsonValue:
-        """What to tell the agent for a pressed option's id or for typed text. A press of no option counts as text."""
-        choice = self.chosen(answer, pressed=pressed)
-        if self.kind is InterruptKind.REVIEW or self.kind is InterruptKind.OLD_REVIEW:
-            return self._decision(choice, answer)
+    def refusal(self, said: str, *, pressed: bool = False) -> str:
+        """What to tell somebody whose words are no answer to this question; empty: they are one."""
+        if self.chosen(said, pressed=pressed) is not None:
+            return ""
+        if self._is_review:
+            return "" if self._decision(said.strip()) is not None else self._how_to_decide()
+        if not self.free_text:
+            return "Please choose one of the answers."
+        return "" if said.strip() else "Please answer in words."
+
+    def answer(self, said: str, *, pressed: bool = False, remark: str = "") -> JsonValue:
+        """What to tell the agent for a pressed option's id or for typed text, if `refusal` has nothing against it.
+
+        `remark` is what the bridge adds where the answer is text for the agent to read.
+        """
+        choice = self.chosen(said, pressed=pressed)
         if choice is not None:
             return choice.label if self.kind is InterruptKind.MESSAGE and choice.value is None else choice.value
-        return self._typed(answer)
+        text = said.strip()
+        return self._decision(text, remark) if self._is_review else self._typed(text, remark)
 
-    def shown_answer(self, answer: str, *, pressed: bool = False) -> str:
+    def shown_answer(self, said: str, *, pressed: bool = False) -> str:
         """What a reader sees as the answer given."""
-        choice = self.chosen(answer, pressed=pressed)
-        return choice.label if choice is not None else answer.strip()
+        choice = self.chosen(said, pressed=pressed)
+        return choice.label if choice is not None else said.strip()
 
-    def _typed(self, answer: str) -> JsonValue:
-        text = answer.strip()
+    @property
+    def _is_review(self) -> bool:
+        return self.kind in (InterruptKind.REVIEW, InterruptKind.OLD_REVIEW)
+
+    def _typed(self, text: str, remark: str) -> JsonValue:
         if self.value_type in ("integer", "number", "object", "array", "boolean"):
             try:
-                value: JsonValue = json.loads(text)
-            except (ValueError, RecursionError):
-                return text
-            return value
-        return text
+                return read_json(text)
+            except ValueError:
+                return text + remark
+        return text + remark
 
-    def _decision(self, choice: Choice | None, answer: str) -> JsonValue:
+    def _decision(self, text: str, remark: str = "") -> JsonValue:
+        """What words that are no choice decide about an action; None: nothing, for that takes an explicit word."""
         old = self.kind is InterruptKind.OLD_REVIEW
-        if choice is not None:
-            return choice.value
-        text = answer.strip()
-        if "edit" in self.allowed and (edited := self._edited(text)) is not None:
-            if old:
+        word = _plain(_CLAUSE_END.split(text, maxsplit=1)[0])
+        if "edit" in self.allowed:
+            edited = self._edited(text)
+            if edited is not None and old:
                 return {"type": "edit", "args": {"action": self.action, "args": edited}}
-            return {"type": "edit", "edited_action": {"name": self.action, "args": edited}}
-        if old:
-            return {"type": "response", "args": text}
-        if "respond" in self.allowed:
-            return {"type": "respond", "message": text}
-        return {"type": "reject", "message": text}
+            if edited is not None:
+                return {"type": "edit", "edited_action": {"name": self.action, "args": edited}}
+            if word == "edit":
+                return None
+        if "reject" in self.allowed and word in _REJECT and not old:
+            return {"type": "reject", "message": text + remark}
+        if "respond" not in self.allowed or not text:
+            return None
+        return {"type": "response", "args": text + remark} if old else {"type": "respond", "message": text + remark}
+
+    def _how_to_decide(self) -> str:
+        old = self.kind is InterruptKind.OLD_REVIEW
+        ways = [
+            "“ignore”" if decision == "reject" and old else _HOW_TO_DECIDE[decision]
+            for decision in _HOW_TO_DECIDE
+            if decision in self.allowed
+        ]
+        return f"This takes an explicit word. Please answer {' or '.join(ways)}."
 
     def _edited(self, text: str) -> dict[str, JsonValue] | None:
         """New arguments out of `edit: …`: a JSON object, or the new value where there is one argument only."""
         word, _, rest = text.partition(":")
         body = rest.strip() if word.strip().casefold() == "edit" else text
         try:
-            value: JsonValue = json.loads(body)
-        except (ValueError, RecursionError):
+            value = read_json(body)
+        except ValueError:
             value = None
         if isinstance(value, dict):
             return {**self.args, **value}
@@ -144,8 +171,23 @@ class Interrupt(BaseModel):
         return None
 
 
+_CLAUSE_END = re.compile(r"[\n,:;.!–—，：；。！]")
+"""What ends the word that decides, when reasons follow it."""
+
+_HOW_TO_DECIDE = {
+    "approve": "“approve”",
+    "reject": "“reject” (“reject: …” says why)",
+    "edit": "“edit: …” with what to change",
+    "respond": "in your own words",
+}
+
+
 def _plain(text: str) -> str:
-    return " ".join(text.casefold().split()).strip(" .!?\"'")
+    return " ".join(text.casefold().split()).strip(" .!。！\"'")
+
+
+def _unspaced(text: str) -> str:
+    return text.replace(" ", "")
 
 
 # ---------------------------------------------------------------- reading what asks
@@ -218,7 +260,8 @@ def _review(
     config = next((c for c in configs if as_text(c.get("action_name")) == name), {})
     if not config and part < len(configs):
         config = configs[part]
-    decisions = tuple(as_text(d) for d in as_list(config.get("allowed_decisions"))) or ("approve", "edit", "reject")
+    named = {as_text(decision) for decision in as_list(config.get("allowed_decisions"))}
+    decisions = tuple(decision for decision in _HOW_TO_DECIDE if decision in named) or ("approve", "reject", "edit")
     choices: list[Choice] = []
     if "approve" in decisions:
         choices.append(Choice(label="Approve", value={"type": "approve"}, words=_APPROVE))
@@ -251,7 +294,7 @@ def _old_review(identity: str, request: Mapping[str, JsonValue], part: int, part
     name = first_text(action, "action", "name") or "action"
     args = as_object(action.get("args"))
     config = as_object(request.get("config"))
-    decisions = tuple(word for flag, word in _OLD_FLAGS.items() if config.get(flag) is True)
+    decisions = tuple(word for flag, word in _OLD_FLAGS.items() if config.get(flag) is True) or tuple(_HOW_TO_DECIDE)
     choices: list[Choice] = []
     if "approve" in decisions:
         choices.append(Choice(label="Approve", value={"type": "accept", "args": None}, words=_APPROVE))

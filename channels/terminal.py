@@ -9,6 +9,8 @@ import sys
 import uuid
 from pathlib import Path
 
+from pydantic import JsonValue
+
 from channels.clock import SystemClock
 from channels.commands import CommandName, parse_command
 from channels.gateway import Gateway
@@ -98,7 +100,9 @@ class _Conversation:
             if command is not None and command.name is CommandName.NEW:
                 self._thread, open_questions = _new_thread(), ()
                 _say("A new conversation begins.")
-                continue
+                if not command.argument:
+                    continue
+                text, command = command.argument, None
             if command is not None and command.name is CommandName.RETRY and last:
                 open_questions = ()
                 text = last
@@ -107,16 +111,28 @@ class _Conversation:
                 continue
             question: Ask | Resume = Ask(text, _PERSON)
             if open_questions:
-                question = await self._answers(open_questions, text)
+                answered = await self._answers(open_questions, text)
+                if answered is None:
+                    return
+                question = answered
             else:
                 last = text
             open_questions = (await self._ask(question)).interrupts
 
-    async def _answers(self, interrupts: tuple[Interrupt, ...], first: str) -> Ask | Resume:
-        answers = [interrupts[0].answer(first)]
-        for interrupt in interrupts[1:]:
-            _show_question(interrupt)
-            answers.append(interrupt.answer(await self._lines.next() or ""))
+    async def _answers(self, interrupts: tuple[Interrupt, ...], first: str) -> Ask | Resume | None:
+        """What the run goes on with, `first` being the first answer; None: the input has ended."""
+        said: str | None = first
+        answers: list[JsonValue] = []
+        for interrupt in interrupts:
+            if answers:
+                _show_question(interrupt)
+                said = await self._lines.next()
+            while said is not None and (refusal := interrupt.refusal(said)):
+                _say(refusal)
+                said = await self._lines.next()
+            if said is None:
+                return None
+            answers.append(interrupt.answer(said))
         return next_input(interrupts, answers, sender=_PERSON)
 
     async def _ask(self, question: Ask | Resume) -> RunEnd:

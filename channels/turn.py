@@ -14,20 +14,21 @@ from dataclasses import dataclass, replace
 from typing import Protocol
 
 import structlog
-from pydantic import BaseModel, ConfigDict, JsonValue, ValidationError
+from pydantic import JsonValue
 
 from channels.access import BusyPolicy, Policy, ShowReasoning
 from channels.adapter import Adapter, Failure, HintState, Op, Outcome, Receipt, ReplyTarget, StoppedByUser, Unauthorised
 from channels.clock import Clock
 from channels.faults import point
 from channels.gateway.runs import RunEnd, RunRequest, WhenBusy
-from channels.inputs import Ask, InputFile, Resume
-from channels.model import Action, Attachment, Phase, RunId, ThreadId, TurnId, View
+from channels.inputs import Ask, InputFile, Resume, with_quotes
+from channels.model import Attachment, Phase, RunId, ThreadId, TurnId, View
 from channels.observe import Metrics
 from channels.pacing import Pacer
+from channels.pending import Pending, close_question
 from channels.permit import permitted
-from channels.questions import Interrupt, next_input
 from channels.reply import Reply, ReplyEnd, ReplyEvents
+from channels.shapes import shortened
 from channels.store import Store
 from channels.store.records import Conversation, Lease, LostLease, StoreError, Turn, TurnState
 from channels.transcript import Transcript
@@ -37,8 +38,11 @@ log = structlog.get_logger(__name__)
 _HINT_EVERY = 4.0  # seconds; Telegram's typing action lasts 5
 _STOP_PATIENCE = 15.0  # seconds a stopped run may take to end before the reply is closed without it
 _FAIR_TRY = 600.0  # seconds that a turn found late is tried at least
+_ABANDON = 10.0  # seconds in which a given-up run is cancelled; best effort
 _LAST_WORDS = 60.0  # seconds a given-up turn has to tell its reader
 _STORE_RETRY = 1.0
+_QUOTED = 60  # characters of what was written before the question was there
+_TOO_EARLY = "When you wrote “{}”, I had not asked this yet, so I did not take it as the answer. Send it again later."
 
 
 class RunGateway(Protocol):
@@ -59,6 +63,10 @@ class RunGateway(Protocol):
         changed: Callable[[], None],
     ) -> RunEnd:
         """Start the run, or find it again, and follow it to its end."""
+        ...
+
+    async def cancel(self, thread: ThreadId, run: RunId) -> bool:
+        """End a run that nobody follows; False: the gateway did not confirm it."""
         ...
 
     async def stop(self, turn: TurnId) -> bool:
@@ -103,32 +111,6 @@ class Host(Protocol):
         ...
 
 
-class Pending(BaseModel):
-    """The open question of a conversation: which turn asked, what the gateway waits for, what is answered so far."""
-
-    model_config = ConfigDict(frozen=True, extra="ignore")
-
-    turn: TurnId
-    interrupts: tuple[Interrupt, ...]
-    answers: tuple[JsonValue, ...] = ()
-
-    @property
-    def current(self) -> Interrupt:
-        return self.interrupts[len(self.answers)]
-
-    @classmethod
-    def load(cls, stored: JsonValue) -> Pending | None:
-        """The open question in a conversation's record; None when there is none that this version understands."""
-        if stored is None:
-            return None
-        try:
-            pending = cls.model_validate(stored)
-        except ValidationError:
-            log.error("the stored question is unreadable; the next message starts a new run")
-            return None
-        return pending if len(pending.answers) < len(pending.interrupts) else None
-
-
 @dataclass(frozen=True, slots=True)
 class _Answered:
     """How the gateway side of a turn ended: what to show, what is asked, and why it failed (for operators)."""
@@ -144,7 +126,7 @@ class TurnCarrier:
     def __init__(self, turn: Turn, channel: ChannelParts, host: Host, *, last_words: bool = False) -> None:
         """`last_words`: the turn has been given up; it only tells its reader so, and ends as a dead letter."""
         self.turn = turn
-        self._ends_as = TurnState.DEAD if last_words else TurnState.DONE
+        self._has_last_words = last_words
         self._channel = channel
         self._host = host
         self._clock = channel.clock
@@ -155,6 +137,7 @@ class TurnCarrier:
         self._stop = asyncio.Event()
         self._stop_notice = "Stopped."
         self._halted = False
+        self._known_run = turn.run_id
         self._last_view = View()
         self._had_content = False
         self._text_was_shown = False
@@ -168,6 +151,8 @@ class TurnCarrier:
             permit=self._permit,
             events=ReplyEvents(performed=self._performed, stopped_by_user=self.stop),
         )
+        if turn.stop_notice:
+            self.stop(turn.stop_notice)
 
     def stop(self, notice: str = "Stopped.") -> None:
         """A person wants no more: the run is cancelled, the partial text kept and marked as stopped."""
@@ -180,7 +165,12 @@ class TurnCarrier:
         self._reply.halt()
 
     @property
-    def is_answering(self) -> bool:
+    def given_up_as(self) -> TurnState:
+        """How the turn ends when it cannot be carried on: what has a run to ask for again is a dead letter."""
+        return TurnState.DONE if self.turn.state is TurnState.RETOUCH else TurnState.DEAD
+
+    @property
+    def needs_run(self) -> bool:
         """Whether the answer is still being made; a reply that only has to be shown is not."""
         return self._final is None and self.turn.final is None
 
@@ -230,7 +220,8 @@ class TurnCarrier:
         point("final-settled")
         if end is ReplyEnd.FORBIDDEN:
             self._log.warning("the answer could not be shown: nothing may be sent to this place any more")
-        await self._persist(lambda lease: self._channel.store.finish(lease, self.turn.id, self._ends_as))
+        ends_as = self.given_up_as if self._has_last_words else TurnState.DONE
+        await self._persist(lambda lease: self._channel.store.finish(lease, self.turn.id, ends_as))
         point("done")
         view = self._final or View()
         if self.turn.state is not TurnState.RETOUCH:
@@ -251,6 +242,7 @@ class TurnCarrier:
         if not work.done():
             work.cancel()
             await asyncio.gather(work, return_exceptions=True)
+            await self._abandon_run()
             view = self.failed_view("This could not be finished in time. /retry asks again.")
             await self._conclude(_Answered(view, note="given up"))
         last_words = asyncio.create_task(self._clock.sleep(_LAST_WORDS))
@@ -259,13 +251,28 @@ class TurnCarrier:
         finally:
             last_words.cancel()
         note = "given up: " + ("the reader was told" if reply.done() else "the reader could not be told")
-        await self._persist(lambda lease: self._channel.store.finish(lease, self.turn.id, TurnState.DEAD, note))
+        await self._persist(lambda lease: self._channel.store.finish(lease, self.turn.id, self.given_up_as, note))
+
+    async def _abandon_run(self) -> None:
+        """Let the gateway end what nobody waits for any more: the thread would stay busy, and /retry wait behind it."""
+        if self._known_run is None:
+            return
+        cancelling = asyncio.create_task(self._channel.gateway.cancel(self._thread, self._known_run))
+        enough = asyncio.create_task(self._clock.sleep(_ABANDON))
+        try:
+            await asyncio.wait({cancelling, enough}, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            cancelling.cancel()
+            enough.cancel()
+            await asyncio.gather(cancelling, enough, return_exceptions=True)
 
     # ---------------------------------------------------------------- the gateway side
 
     async def _work(self) -> None:
         if self.turn.final is not None:
             self._show_final(self.turn.final)
+            if self._has_last_words:
+                await self._abandon_run()
             return
         await self._conclude(await self._answer())
 
@@ -283,28 +290,63 @@ class TurnCarrier:
             self._log.warning("turn ended with a note", phase=view.phase.value, cause=answered.note)
 
     async def _answer(self) -> _Answered:
-        pending = Pending.load(self.turn.conversation.pending)
-        press = self.turn.question.press
-        if press is not None and press.action is Action.ANSWER and (pending is None or pending.turn != press.turn):
-            return _Answered(View(phase=Phase.DONE), pending)  # a second click: answered already, nothing to show
-        run_input: Ask | Resume | None = None
-        if pending is not None:
-            reply = press.value if press is not None else self._question_text()
-            answer = pending.current.answer(reply, pressed=press is not None)
-            await self._mark_answered(pending, reply, pressed=press is not None)
-            pending = pending.model_copy(update={"turn": self.turn.id, "answers": (*pending.answers, answer)})
-            if len(pending.answers) < len(pending.interrupts):
-                return _Answered(View(phase=Phase.ASKING, question=pending.current.question), pending)
-            run_input = next_input(pending.interrupts, pending.answers, sender=self.turn.question.sender)
-        return await self._run(run_input)
+        pending, question = Pending.load(self.turn.resumes), self.turn.question
+        press = question.press
+        if press is not None and (pending is None or pending.turn != press.turn):
+            return _Answered(View(phase=Phase.DONE, notice=await self._why_outdated(press.turn, pending)), pending)
+        if pending is None:
+            return await self._run(Ask(with_quotes(self.turn.inbounds), question.sender))
+        if press is not None:
+            return await self._take_answer(pending, press.value, pressed=not press.is_typed)
+        if not pending.was_asked_before(question):
+            written = shortened(self._question_text() or self._file_names(), _QUOTED)
+            return await self._ask_again(pending, _TOO_EARLY.format(written))
+        return await self._take_answer(pending, self._question_text(), pressed=False)
 
-    async def _run(self, run_input: Ask | Resume | None) -> _Answered:
+    async def _take_answer(self, pending: Pending, said: str, *, pressed: bool) -> _Answered:
+        asked, files, takes_files = pending.current, self._file_names(), pending.takes_files
+        remark = notice = ""
+        if files and not takes_files:
+            remark = f"(Sent along, but not handed over, as only text can answer here: {files})"
+            notice = f"Only text can answer this question. The agent did not get {files}."
+        words = said.strip() or remark
+        if not (files and takes_files) and (refusal := asked.refusal(words, pressed=pressed)):
+            return await self._ask_again(pending, f"{refusal} {notice}".rstrip())
+        beside_words = f"\n\n{remark}" if remark and words != remark else ""
+        answer = asked.answer(words, pressed=pressed, remark=beside_words)
+        await self._close(pending, answer=asked.shown_answer(said, pressed=pressed) or files)
+        pending = pending.with_answer(answer, self.turn.id, self._clock.now())
+        if not pending.is_answered:
+            return _Answered(View(phase=Phase.ASKING, question=pending.current.question, notice=notice), pending)
+        return await self._run(pending.next_input(self.turn.question.sender), notice)
+
+    async def _ask_again(self, pending: Pending, notice: str) -> _Answered:
+        """What was said is no answer: say so, and show the question again right there."""
+        await self._close(pending, why="Asked again below.")
+        view = View(phase=Phase.ASKING, question=pending.current.question, notice=notice)
+        return _Answered(view, pending.asked_again(self.turn.id))
+
+    async def _why_outdated(self, turn: TurnId, pending: Pending | None) -> str:
+        """What to say about a button whose question is not open; nothing about a second click, for the answer shows."""
+        with suppress(StoreError):
+            asked = await self._channel.store.turn(turn)
+            view = asked.final if asked is not None else None
+            if view is not None and view.question is not None and view.question.answer is not None:
+                return ""
+        return "This question is not open any more." if pending is None else "This is asked anew further down."
+
+    async def _close(self, pending: Pending, *, answer: str | None = None, why: str = "") -> None:
+        channel, host = self._channel, self._host
+        await close_question(channel.store, host.lease(), host.carry, pending.turn, answer=answer, why=why)
+
+    async def _run(self, run_input: Ask | Resume, notice: str = "") -> _Answered:
+        """Run it on the gateway; `notice` is what the reader has to be told besides."""
         channel, turn = self._channel, self.turn
-        thread = turn.thread_id or turn.conversation.thread_id or thread_id_of(turn.conversation)
+        thread = self._thread
         state = turn.state
-        if run_input is None:
-            files, troubles = await self._fetch_files() if state is not TurnState.RUNNING else ((), "")
-            run_input = Ask(self._question_text() + troubles, turn.question.sender, files)
+        if isinstance(run_input, Ask) and state is not TurnState.RUNNING:
+            files, troubles = await self._fetch_files()
+            run_input = replace(run_input, text=run_input.text + troubles, files=files)
         metadata = self._metadata()
         if state is TurnState.CLAIMED:
             if turn.conversation.thread_id is None:
@@ -357,11 +399,15 @@ class TurnCarrier:
             if end.view.phase is Phase.STOPPED and self._stop.is_set()
             else end.view
         )
-        asked = Pending(turn=turn.id, interrupts=end.interrupts) if end.interrupts else None
-        return _Answered(view, asked, end.note)
+        if notice:
+            view = replace(view, notice=f"{view.notice} {notice}".lstrip())
+        if not end.interrupts:
+            return _Answered(view, note=end.note)
+        return _Answered(view, Pending(turn=turn.id, interrupts=end.interrupts, asked_at=self._clock.now()), end.note)
 
     async def _started(self, run: RunId) -> None:
         point("run-created")
+        self._known_run = run
         if run != self.turn.run_id:
             await self._persist(lambda lease: self._channel.store.run_started(lease, self.turn.id, run))
         point("run-known")
@@ -372,20 +418,16 @@ class TurnCarrier:
         await self._channel.gateway.stop(self.turn.id)
         await self._clock.sleep(_STOP_PATIENCE)
 
-    async def _mark_answered(self, pending: Pending, reply: str, *, pressed: bool) -> None:
-        """Show in the message that asked what was answered; its buttons go."""
-        asked = await self._channel.store.turn(pending.turn)
-        if asked is None or asked.final is None or asked.final.question is None:
-            return
-        answer = pending.current.shown_answer(reply, pressed=pressed)
-        view = replace(asked.final, phase=Phase.DONE, question=replace(asked.final.question, answer=answer))
-        with suppress(StoreError):  # cosmetic: never worth a lost answer
-            changed = await self._channel.store.retouch(self._host.lease(), asked.id, view)
-            if changed is not None:
-                self._host.carry(changed)
+    @property
+    def _thread(self) -> ThreadId:
+        conversation = self.turn.conversation
+        return self.turn.thread_id or conversation.thread_id or thread_id_of(conversation)
 
     def _question_text(self) -> str:
         return "\n\n".join(inbound.text for inbound in self.turn.inbounds if inbound.text.strip())
+
+    def _file_names(self) -> str:
+        return ", ".join(attachment.name for inbound in self.turn.inbounds for attachment in inbound.attachments)
 
     async def _fetch_files(self) -> tuple[tuple[InputFile, ...], str]:
         files: list[InputFile] = []

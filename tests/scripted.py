@@ -104,6 +104,12 @@ class ScriptedGateway:
     async def open_file(self, file: File) -> bytes:
         return self.files[file.id]
 
+    async def cancel(self, thread: ThreadId, run: RunId) -> bool:
+        for known in self.runs:
+            if known.id == run:
+                known.cancelled.set()
+        return True
+
     async def stop(self, turn: TurnId) -> bool:
         for known in self.runs:
             if known.request.turn == turn:

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import json
-from typing import cast
+from typing import TypeVar, cast
 
 import sqlalchemy as sa
-from pydantic import JsonValue, TypeAdapter
+from pydantic import JsonValue, TypeAdapter, ValidationError
 from sqlalchemy.engine import Dialect
 from sqlalchemy.types import TypeDecorator
 
 from channels.model import Inbound, Place, View
+from channels.store.records import Unreadable
+
+T = TypeVar("T")
 
 # Keys that a newer version added are ignored, so that a rolling restart can go back.
 _INBOUND = TypeAdapter(Inbound)
@@ -23,7 +26,16 @@ def inbound_to_json(inbound: Inbound) -> JsonValue:
 
 
 def inbound_from_json(value: JsonValue) -> Inbound:
-    return _INBOUND.validate_python(value)
+    """Raises `Unreadable`, like the other ways back."""
+    return _read(_INBOUND, value)
+
+
+def readable_inbound(value: JsonValue) -> Inbound | None:
+    """For a look through many: those that cannot be read are none of those looked for."""
+    try:
+        return inbound_from_json(value)
+    except Unreadable:
+        return None
 
 
 def place_to_json(place: Place) -> JsonValue:
@@ -31,7 +43,7 @@ def place_to_json(place: Place) -> JsonValue:
 
 
 def place_from_json(value: JsonValue) -> Place:
-    return _PLACE.validate_python(value)
+    return _read(_PLACE, value)
 
 
 def view_to_json(view: View) -> JsonValue:
@@ -39,11 +51,25 @@ def view_to_json(view: View) -> JsonValue:
 
 
 def view_from_json(value: JsonValue) -> View:
-    return _VIEW.validate_python(value)
+    return _read(_VIEW, value)
+
+
+def _read(kind: TypeAdapter[T], value: JsonValue) -> T:
+    try:
+        return kind.validate_python(value)
+    except ValidationError as error:
+        # What pydantic prints by itself quotes the value, and so what people wrote.
+        found = error.errors(include_url=False, include_input=False, include_context=False)[0]
+        where = ".".join(str(part) for part in found["loc"])
+        raise Unreadable(f"{where}: {found['msg']}"[:200] if where else found["msg"]) from None
 
 
 class JsonText(TypeDecorator[JsonValue]):
-    """A JSON value as text; None is NULL. NUL characters and half surrogate pairs survive as JSON escapes."""
+    """A JSON value as text; None is NULL. NUL characters and half surrogate pairs survive as JSON escapes.
+
+    Text that is no JSON comes back as the string that it is, which no reader takes for what it expects: so a damaged
+    value spoils its own row, and not the result in which it is fetched with others.
+    """
 
     impl = sa.Text
     cache_ok = True
@@ -55,7 +81,10 @@ class JsonText(TypeDecorator[JsonValue]):
         return text if _is_unicode(text) else json.dumps(value, separators=(",", ":"))
 
     def process_result_value(self, value: str | None, dialect: Dialect) -> JsonValue:
-        return None if value is None else cast(JsonValue, json.loads(value))
+        try:
+            return None if value is None else cast(JsonValue, json.loads(value))
+        except (ValueError, RecursionError):
+            return value
 
 
 class CleanText(TypeDecorator[str]):

@@ -9,10 +9,10 @@ import sqlalchemy as sa
 from pydantic import JsonValue
 
 from channels.model import Inbound, Place, ThreadId
-from channels.store.codec import inbound_from_json, inbound_to_json, place_from_json, place_to_json
+from channels.store.codec import inbound_to_json, place_from_json, place_to_json, readable_inbound
 from channels.store.database import Transaction
 from channels.store.leases import fence, lock_channel
-from channels.store.records import Conversation, Lease, StoreError, TurnState
+from channels.store.records import Conversation, Lane, Lease, StoreError, TurnState
 from channels.store.schema import bindings, conversations, inbounds, turn_inbounds, turns
 
 COLUMNS = (
@@ -102,6 +102,24 @@ def bind(tx: Transaction, conversation_id: int, message_ids: Sequence[str]) -> N
     )
 
 
+def take_part(tx: Transaction, conversation_id: int, thread: Place) -> None:
+    """A question was taken in the thread. It is known as long as a message that was shown now would be."""
+    new = tx.insert(bindings).values(
+        channel=thread.channel,
+        chat=thread.chat,
+        message_id=_thread_key(thread),
+        conversation_id=conversation_id,
+        created_at=tx.now,
+    )
+    renewed = {"conversation_id": new.excluded.conversation_id, "created_at": new.excluded.created_at}
+    tx.connection.execute(new.on_conflict_do_update(index_elements=["channel", "chat", "message_id"], set_=renewed))
+
+
+def takes_part(tx: Transaction, thread: Place) -> bool:
+    """Whether a question was taken in the thread."""
+    return of_message(tx, thread.channel, thread.chat, _thread_key(thread)) is not None
+
+
 def set_pending(tx: Transaction, lease: Lease, conversation_id: int, pending: JsonValue) -> None:
     fence(tx, lease)
     _update(tx, lease, conversation_id, pending=pending)
@@ -121,6 +139,25 @@ def new_generation(tx: Transaction, lease: Lease, conversation_id: int) -> Conve
     )
     query = sa.select(*COLUMNS).where(conversations.c.id == conversation_id)
     return conversation_of(tx.connection.execute(query).mappings().one())
+
+
+def ask_anew(tx: Transaction, lease: Lease, inbound_id: int, question: Inbound) -> None:
+    """Turn a control inbound that waits into the first question of a new generation; only once."""
+    fence(tx, lease)
+    asked = (
+        inbounds.update()
+        .where(
+            inbounds.c.id == inbound_id,
+            inbounds.c.channel == lease.channel,
+            inbounds.c.lane == Lane.CONTROL,
+            inbounds.c.state == "waiting",
+        )
+        .values(lane=Lane.TURN, payload=inbound_to_json(question))
+    )
+    conversation_id = tx.connection.execute(asked.returning(inbounds.c.conversation_id)).scalar()
+    if conversation_id is not None:
+        new_generation(tx, lease, conversation_id)
+        tx.wake(lease.channel)
 
 
 def rekey(tx: Transaction, channel: str, old_chat: str, new_chat: str) -> None:
@@ -194,7 +231,9 @@ def _move_inbounds(tx: Transaction, conversation_id: int, new_chat: str) -> None
         )
     ).all()
     for row in rows:
-        inbound = inbound_from_json(row.payload)
+        inbound = readable_inbound(row.payload)
+        if inbound is None:
+            continue
         moved = inbound_to_json(inbound.at(replace(inbound.place, chat=new_chat)))
         tx.connection.execute(inbounds.update().where(inbounds.c.id == row.id).values(payload=moved))
 
@@ -204,6 +243,11 @@ def _move_bindings(tx: Transaction, channel: str, old_chat: str, new_chat: str) 
     old = sa.and_(bindings.c.channel == channel, bindings.c.chat == old_chat)
     tx.connection.execute(bindings.delete().where(old, bindings.c.message_id.in_(taken)))
     tx.connection.execute(bindings.update().where(old).values(chat=new_chat))
+
+
+def _thread_key(thread: Place) -> str:
+    """A thread among the messages that were shown. No platform has such message ids."""
+    return f"thread:{thread.thread}" + (f":{thread.user}" if thread.user else "")
 
 
 def _is_at(place: Place) -> sa.ColumnElement[bool]:

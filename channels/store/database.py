@@ -209,13 +209,13 @@ class _Workers:
                 # A connection that broke while idle is found out by the next unit: that unit is tried again. After a
                 # failed COMMIT nobody knows what holds, and only the caller can look.
                 again = _is_broken(error) or _sqlstate(error) in _REPEATABLE
-                if isinstance(as_store_error(error), StoreUnavailable):
+                if isinstance(as_store_error(error, self._engine.url), StoreUnavailable):
                     _discard(connection)
                     connection = None
                 if again and not committing and not last_try:
                     continue
                 for unit in units:
-                    unit.future.set_exception(as_store_error(error))
+                    unit.future.set_exception(as_store_error(error, self._engine.url))
                 return connection
             if woken and self._hooks is not None:
                 self._hooks.committed(woken)
@@ -238,7 +238,7 @@ class _Workers:
             except Exception as error:
                 if alone or not connection.in_transaction() or _spoils_the_transaction(error):
                     raise
-                tellers.append(_teller_of(unit, error))
+                tellers.append(_teller_of(unit, as_store_error(error, self._engine.url)))
             else:
                 woken |= transaction.woken
         return tellers, woken
@@ -328,8 +328,8 @@ def parse_url(url: str) -> URL:
     """The engine's form of a configured URL. Raises `StoreError` for a database this bridge does not know."""
     try:
         parsed = sa.make_url(url)
-    except SQLAlchemyError:
-        raise StoreError("the store's url cannot be read") from None  # its text may hold a password
+    except (SQLAlchemyError, ValueError):
+        raise StoreError("the url of the database cannot be read") from None  # its text may hold a password
     backend = parsed.get_backend_name()
     if backend in ("postgresql", "postgres"):
         return parsed.set(drivername="postgresql+psycopg", query={**_POSTGRES_PARAMETERS, **parsed.query})
@@ -356,7 +356,7 @@ def create_engine(url: URL, *, read_only: bool = False) -> Engine:
         try:
             Path(str(url.database)).parent.mkdir(parents=True, exist_ok=True)
         except OSError as error:
-            raise StoreError(f"the folder of the database cannot be made: {error.strerror}") from None
+            raise StoreError(f"{_place(url)}: the folder cannot be made: {error.strerror}") from None
         engine = sa.create_engine(
             url,
             poolclass=NullPool,
@@ -390,22 +390,28 @@ def _prepare_sqlite(connection: DBAPIConnection, _entry: ConnectionPoolEntry) ->
 # ---------------------------------------------------------------- trouble
 
 
-def as_store_error(error: Exception) -> Exception:
+def as_store_error(error: Exception, url: URL) -> Exception:
     """What a caller gets for a failure: database trouble in the store's words, the unit's own errors as they are."""
     if not isinstance(error, SQLAlchemyError | OSError):
         return error
     reason = type(error).__name__
+    if isinstance(error, OSError) and error.strerror:
+        reason = error.strerror
     if isinstance(error, DBAPIError) and error.orig is not None:
         # only the first line: the next ones quote values
         text = str(error.orig).strip().splitlines()
         reason = f"{type(error.orig).__name__}: {text[0][:200]}" if text else type(error.orig).__name__
     kind = StoreError if isinstance(error, IntegrityError | ProgrammingError | DataError) else StoreUnavailable
     # Where it happened, but not the driver's own error, which would be printed with the values it quotes.
-    return kind(reason).with_traceback(error.__traceback__)
+    return kind(f"{_place(url)}: {reason}").with_traceback(error.__traceback__)
 
 
-def _teller_of(unit: _Unit[object], error: Exception) -> Callable[[], None]:
-    failure = as_store_error(error)
+def _place(url: URL) -> str:
+    """The configured URL without its password and without our parameters."""
+    return url.set(drivername=url.get_backend_name(), query={}).render_as_string(hide_password=True)
+
+
+def _teller_of(unit: _Unit[object], failure: Exception) -> Callable[[], None]:
     return lambda: unit.future.set_exception(failure)
 
 

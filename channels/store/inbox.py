@@ -6,20 +6,21 @@ from collections.abc import Sequence
 
 import sqlalchemy as sa
 
-from channels.model import Inbound, TurnId, new_turn_id
-from channels.store.codec import inbound_from_json, inbound_to_json
-from channels.store.conversations import for_inbound
+from channels.model import Inbound, Place, TurnId, new_turn_id
+from channels.shapes import as_object
+from channels.store.codec import inbound_from_json, inbound_to_json, readable_inbound
+from channels.store.conversations import for_inbound, take_part
 from channels.store.database import Transaction
 from channels.store.leases import fence
-from channels.store.records import Lane, Lease, StoredInbound, Turn
-from channels.store.schema import inbounds, turns
-from channels.store.turns import AS_ASKED, make, open_among
+from channels.store.records import Lane, Lease, StoredInbound, Turn, Unreadable
+from channels.store.schema import conversations, inbounds, turn_inbounds, turns
+from channels.store.turns import AS_ASKED, handled, make, open_among
 
 _WAITING = inbounds.c.state == "waiting"
 _ASKS = inbounds.c.lane == Lane.TURN
 
 
-def accept(tx: Transaction, inbound: Inbound, lane: Lane) -> StoredInbound | None:
+def accept(tx: Transaction, inbound: Inbound, lane: Lane, joins: Place | None = None) -> StoredInbound | None:
     """Store an inbound; None: it is stored already, by an earlier delivery of the same event."""
     seen = sa.select(inbounds.c.id).where(
         inbounds.c.channel == inbound.channel, inbounds.c.event_key == inbound.event_key
@@ -47,6 +48,8 @@ def accept(tx: Transaction, inbound: Inbound, lane: Lane) -> StoredInbound | Non
     number = tx.connection.execute(new).scalar()
     if number is None:
         return None
+    if joins is not None:
+        take_part(tx, conversation_id, joins)
     tx.wake(inbound.channel)
     return StoredInbound(id=number, conversation_id=conversation_id, inbound=inbound)
 
@@ -81,41 +84,66 @@ def next_ready(tx: Transaction, lease: Lease) -> float | None:
 
 
 def waiting(tx: Transaction, conversation_id: int) -> int:
-    query = sa.select(sa.func.count()).where(inbounds.c.conversation_id == conversation_id, _WAITING, _ASKS)
-    return int(tx.connection.execute(query).scalar_one())
+    query = sa.select(inbounds.c.payload).where(inbounds.c.conversation_id == conversation_id, _WAITING, _ASKS)
+    return sum(as_object(payload).get("press") is None for payload in tx.connection.execute(query).scalars())
 
 
-def drop_waiting(tx: Transaction, lease: Lease, conversation_id: int, messages: Sequence[str] | None) -> int:
+def drop_waiting(tx: Transaction, lease: Lease, chat: str, message_id: str) -> int:
     fence(tx, lease)
-    here = (inbounds.c.channel == lease.channel, inbounds.c.conversation_id == conversation_id, _WAITING, _ASKS)
-    rows = tx.connection.execute(sa.select(inbounds.c.id, inbounds.c.payload).where(*here))
-    dropped = [row.id for row in rows if messages is None or inbound_from_json(row.payload).message_id in messages]
+    dropped = _of_message(tx, lease.channel, chat, message_id, _WAITING)
     tx.connection.execute(inbounds.update().where(inbounds.c.id.in_(dropped)).values(state="dropped"))
     return len(dropped)
 
 
-def controls(tx: Transaction, lease: Lease) -> list[StoredInbound]:
+def is_open(tx: Transaction, channel: str, chat: str, message_id: str) -> bool:
+    """Whether the message waits to be claimed, or a turn at work answers it."""
+    at_work = (
+        sa.select(turn_inbounds.c.inbound)
+        .join(turns, turns.c.number == turn_inbounds.c.turn)
+        .where(turns.c.channel == channel, turns.c.holds.is_not(None))
+    )
+    return any(_of_message(tx, channel, chat, message_id, of) for of in (_WAITING, inbounds.c.id.in_(at_work)))
+
+
+def controls(tx: Transaction, lease: Lease) -> tuple[list[StoredInbound], dict[int, Unreadable]]:
+    """The controls that wait, and by their number those that cannot be read."""
     fence(tx, lease, lock=False)
     rows = tx.connection.execute(
         sa.select(inbounds.c.id, inbounds.c.conversation_id, inbounds.c.payload)
         .where(inbounds.c.channel == lease.channel, _WAITING, inbounds.c.lane == Lane.CONTROL)
         .order_by(inbounds.c.id)
     )
-    return [StoredInbound(row.id, row.conversation_id, inbound_from_json(row.payload)) for row in rows]
+    waiting: list[StoredInbound] = []
+    unreadable: dict[int, Unreadable] = {}
+    for row in rows:
+        try:
+            waiting.append(StoredInbound(row.id, row.conversation_id, inbound_from_json(row.payload)))
+        except Unreadable as error:
+            unreadable[row.id] = error
+    return waiting, unreadable
 
 
 def control_done(tx: Transaction, lease: Lease, inbound_id: int) -> None:
     fence(tx, lease)
-    tx.connection.execute(
-        inbounds.update()
-        .where(inbounds.c.id == inbound_id, inbounds.c.channel == lease.channel, inbounds.c.lane == Lane.CONTROL)
-        .values(state="handled")
-    )
+    handled(tx, lease, inbound_id)
 
 
 def channels_with_work(tx: Transaction) -> list[str]:
     """The channels in which something waits to be claimed or handled."""
     return sorted(tx.connection.execute(sa.select(inbounds.c.channel).where(_WAITING).distinct()).scalars())
+
+
+def _of_message(
+    tx: Transaction, channel: str, chat: str, message_id: str, condition: sa.ColumnElement[bool]
+) -> list[int]:
+    """The questions in a message, whichever of the chat's conversations they belong to."""
+    rows = tx.connection.execute(
+        sa.select(inbounds.c.id, inbounds.c.payload)
+        .join(conversations, conversations.c.id == inbounds.c.conversation_id)
+        .where(inbounds.c.channel == channel, conversations.c.chat == chat, _ASKS, condition)
+    )
+    questions = ((row.id, readable_inbound(row.payload)) for row in rows)
+    return [number for number, asked in questions if asked is not None and asked.message_id == message_id]
 
 
 def _heads(channel: str) -> sa.Select[tuple[int, int, str | None, float]]:

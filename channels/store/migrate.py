@@ -53,7 +53,7 @@ def migrate(engine: Engine, schema: Schema = STORE, *, to: str | None = None) ->
     with _alone:
         if engine.dialect.name == "sqlite":
             _prepare_file(engine)
-        if _revision(engine, schema) == to:
+        if revision(engine, schema) == to:
             return
         with _locked(engine) as connection:
             _upgrade(connection, schema, to)
@@ -66,7 +66,7 @@ async def bring_up_to_date(database: Database, schema: Schema = STORE) -> None:
     except BaseException as error:
         await database.close()
         if isinstance(error, Exception):
-            raise as_store_error(error) from None
+            raise as_store_error(error, database.url) from None
         raise
 
 
@@ -110,7 +110,8 @@ def _locked(engine: Engine) -> Iterator[Connection]:
                 yield connection
 
 
-def _revision(engine: Engine, schema: Schema) -> str | None:
+def revision(engine: Engine, schema: Schema) -> str | None:
+    """Where the database stands; None: nothing is there yet."""
     number: sa.ColumnClause[str] = sa.column("version_num")
     noted = sa.select(number).select_from(sa.table(schema.noted_in))
     with engine.connect() as connection:

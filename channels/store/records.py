@@ -22,6 +22,10 @@ class LostLease(StoreError):
     """This owner's epoch is outdated: another replica owns the channel. Nothing was written; stop sending."""
 
 
+class Unreadable(StoreError):
+    """A row means nothing to this version: another one wrote it, or it is damaged. The text quotes no value."""
+
+
 class Lane(StrEnum):
     """TURN inbounds wait for their conversation; CONTROL ones act at once and never queue behind a run."""
 
@@ -83,7 +87,11 @@ class StoredInbound:
 
 @dataclass(frozen=True, slots=True)
 class Turn:
-    """One question and its answer, as stored. `shown` is the surface's JSON; `note` is why it failed, for operators."""
+    """One question and its answer, as stored. `shown` is the surface's JSON; `note` is why it failed, for operators.
+
+    `stop_notice` is what to tell the reader about the stop that a person has asked for (empty: nobody has).
+    `resumes` is the open question that this turn answers, as it was in its conversation's `pending`.
+    """
 
     id: TurnId
     conversation: Conversation
@@ -95,11 +103,24 @@ class Turn:
     shown: JsonValue = None
     final: View | None = None
     note: str = ""
+    stop_notice: str = ""
+    resumes: JsonValue = None
 
     @property
     def question(self) -> Inbound:
         """The inbound that the reply answers: the last of the group."""
         return self.inbounds[-1]
+
+
+@dataclass(frozen=True, slots=True)
+class Stopped:
+    """What a stop met: the turn that is told to end, or else questions that are dropped before they became one."""
+
+    turn: Turn | None = None
+    dropped: int = 0
+
+    def __bool__(self) -> bool:
+        return self.turn is not None or self.dropped > 0
 
 
 @dataclass(frozen=True, slots=True)

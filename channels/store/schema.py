@@ -86,6 +86,10 @@ turns = sa.Table(
     sa.Column("run_id", CleanText),
     sa.Column("shown", JsonText),
     sa.Column("final", JsonText),
+    # What the reader is told about a stop that a person has asked for; NULL: nobody has
+    sa.Column("stop_notice", CleanText),
+    # The conversation's open question (`pending`) that this turn answers
+    sa.Column("resumes", JsonText),
     sa.Column("note", CleanText, nullable=False),
     sa.Column("created_at", sa.Double, nullable=False),
     sa.Column("ended_at", sa.Double),

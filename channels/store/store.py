@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from typing import Self
 
 import sqlalchemy as sa
@@ -13,7 +14,7 @@ from pydantic import JsonValue
 from channels.adapter import StoreAway
 from channels.clock import Clock
 from channels.model import Inbound, Place, RunId, ThreadId, TurnId, View, new_turn_id
-from channels.store import conversations, inbox, leases, memory, retention, turns
+from channels.store import aside, conversations, inbox, leases, memory, retention, turns
 from channels.store.database import Database, Work
 from channels.store.migrate import bring_up_to_date
 from channels.store.records import (
@@ -21,6 +22,7 @@ from channels.store.records import (
     Counts,
     Lane,
     Lease,
+    Stopped,
     StoredInbound,
     StoreError,
     Turn,
@@ -82,14 +84,15 @@ class Store:
 
     # ------------------------------------------------------------ inbox
 
-    async def accept(self, inbound: Inbound, lane: Lane) -> StoredInbound | None:
+    async def accept(self, inbound: Inbound, lane: Lane, *, joins: Place | None = None) -> StoredInbound | None:
         """Commit an inbound and wake its channel; None: this event was accepted before.
 
         A reply to a message of a conversation belongs to that conversation, everything else to the one at its place,
-        which is made when it is missing. Raises `StoreAway`, and only that, when it cannot be committed.
+        which is made when it is missing. `joins` is the thread in which the bot takes part from then on. Raises
+        `StoreAway`, and only that, when it cannot be committed.
         """
         try:
-            return await self._database.write(lambda tx: inbox.accept(tx, inbound, lane))
+            return await self._database.write(lambda tx: inbox.accept(tx, inbound, lane, joins))
         except StoreError as error:
             raise StoreAway(str(error)) from error
 
@@ -100,6 +103,10 @@ class Store:
     async def conversation_of_message(self, channel: str, chat: str, message_id: str) -> Conversation | None:
         """The conversation that a message of the bot belongs to."""
         return await self._database.read(lambda tx: conversations.of_message(tx, channel, chat, message_id))
+
+    async def takes_part(self, thread: Place) -> bool:
+        """Whether an inbound that was accepted has joined this thread."""
+        return await self._database.read(lambda tx: conversations.takes_part(tx, thread))
 
     async def claim(self, lease: Lease, limit: int) -> list[Turn]:
         """Make turns of waiting inbounds, oldest first: at most one for each conversation that no turn holds.
@@ -119,21 +126,34 @@ class Store:
         return await self._database.read(lambda tx: inbox.next_ready(tx, lease))
 
     async def unfinished(self, lease: Lease) -> list[Turn]:
-        """The channel's turns that somebody still has to work on, oldest first."""
+        """The channel's turns that somebody still has to work on, oldest first.
+
+        One that cannot be read is given up here or when it is claimed: it becomes a dead letter.
+        """
         self._doubtful.pop(lease.channel, None)
-        return await self._database.read(lambda tx: turns.unfinished(tx, lease))
+        return await self._database.write(lambda tx: turns.unfinished(tx, lease))
 
     async def waiting(self, conversation_id: int) -> int:
-        """How many inbounds of the conversation wait to be claimed."""
+        """How many messages of the conversation wait to be claimed; a button that was pressed asks nothing."""
         return await self._database.read(lambda tx: inbox.waiting(tx, conversation_id))
 
-    async def drop_waiting(self, lease: Lease, conversation_id: int, messages: Sequence[str] | None = None) -> int:
-        """Take back inbounds that were not claimed yet, all or those with these message ids; returns how many."""
-        return await self._database.write(lambda tx: inbox.drop_waiting(tx, lease, conversation_id, messages))
+    async def is_open(self, channel: str, chat: str, message_id: str) -> bool:
+        """Whether the message is a question that waits, or one that is being answered."""
+        return await self._database.read(lambda tx: inbox.is_open(tx, channel, chat, message_id))
+
+    async def drop_waiting(self, lease: Lease, chat: str, message_id: str) -> int:
+        """Take back what was not claimed yet of a message, whichever conversation it belongs to; returns how many."""
+        return await self._database.write(lambda tx: inbox.drop_waiting(tx, lease, chat, message_id))
 
     async def controls(self, lease: Lease) -> list[StoredInbound]:
-        """The channel's control inbounds that were not handled yet, oldest first."""
-        return await self._database.read(lambda tx: inbox.controls(tx, lease))
+        """The channel's control inbounds that were not handled yet, oldest first.
+
+        One that cannot be read becomes a dead letter instead.
+        """
+        waiting, unreadable = await self._database.read(lambda tx: inbox.controls(tx, lease))
+        for inbound_id, why in unreadable.items():
+            await self._database.write(partial(aside.give_up_control, lease=lease, inbound_id=inbound_id, why=why))
+        return waiting
 
     async def control_done(self, lease: Lease, inbound_id: int) -> None:
         """A control inbound was handled and does not come up again."""
@@ -182,15 +202,34 @@ class Store:
         stays so. None: unknown, pruned, dead, or it has no final view yet."""
         return await self._database.write(lambda tx: turns.retouch(tx, lease, turn_id, view))
 
-    async def requeue(self, lease: Lease, turn_id: TurnId) -> Turn | None:
+    async def stop(self, lease: Lease, turn_id: TurnId, notice: str) -> bool:
+        """Note with the turn that it is to end, and what its reader is told then; whoever carries it finds it there.
+
+        False: it has ended already, or its final view is known.
+        """
+        return await self._database.write(lambda tx: turns.stop(tx, lease, turn_id, notice))
+
+    async def stop_conversation(
+        self, lease: Lease, conversation_id: int, notice: str, *, asked_before: float | None, may_stop: turns.MayStop
+    ) -> Stopped:
+        """Stop the turn at work in the conversation; if there is none, drop what waits there from before the moment.
+
+        None: what waits is left alone. `may_stop` is called off the event loop.
+        """
+        return await self._database.write(
+            lambda tx: turns.stop_conversation(tx, lease, conversation_id, notice, asked_before, may_stop)
+        )
+
+    async def requeue(self, lease: Lease, turn_id: TurnId, *, control: int | None = None) -> Turn | None:
         """Ask again what a finished turn asked: a new claimed turn with the same inbounds, which wakes the channel.
 
-        A dead letter is none any more afterwards. None: unknown, pruned, not finished, the answer to a control
-        inbound, or another turn holds the conversation now.
+        In the same commit, `control` (the inbound that wants it) is handled. A dead letter is none any more afterwards.
+        None, and nothing is done: unknown, pruned, not finished, the answer to a control inbound, or another turn holds
+        the conversation now. None as well: a command that was given up because it could not be read waits once more.
         """
         new_id = new_turn_id()
         with self._doubting(lease.channel, [new_id]):
-            return await self._database.write(lambda tx: turns.requeue(tx, lease, turn_id, new_id))
+            return await self._database.write(lambda tx: turns.requeue(tx, lease, turn_id, new_id, control))
 
     async def turn(self, turn_id: TurnId) -> Turn | None:
         """A turn by its id; None: unknown or pruned."""
@@ -205,7 +244,7 @@ class Store:
         return await self._database.read(lambda tx: turns.last_turn(tx, conversation_id))
 
     async def dead_letters(self, channel: str | None = None, limit: int = 100) -> list[Turn]:
-        """The turns that were given up and not asked again, newest first."""
+        """The turns that were given up and not asked again, newest first. One that cannot be read has no inbounds."""
         return await self._database.read(lambda tx: turns.dead_letters(tx, channel, limit))
 
     async def save_feedback(self, turn_id: TurnId, user: str, value: str) -> bool:
@@ -221,6 +260,13 @@ class Store:
     async def new_generation(self, lease: Lease, conversation_id: int) -> Conversation:
         """Begin afresh at the same place: no thread, no question, the next generation."""
         return await self._database.write(lambda tx: conversations.new_generation(tx, lease, conversation_id))
+
+    async def ask_anew(self, lease: Lease, inbound_id: int, question: Inbound) -> None:
+        """A control inbound begins its conversation afresh and is asked there as `question`, in one commit.
+
+        Asked for again, nothing is done.
+        """
+        await self._database.write(lambda tx: conversations.ask_anew(tx, lease, inbound_id, question))
 
     async def rekey(self, channel: str, old_chat: str, new_chat: str) -> None:
         """The platform gave a chat a new id: its conversations, bindings and open inbounds move to it.

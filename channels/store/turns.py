@@ -2,34 +2,50 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import sqlalchemy as sa
 from pydantic import JsonValue
 
 from channels.model import Inbound, RunId, ThreadId, TurnId, View
-from channels.store.codec import inbound_from_json, view_from_json, view_to_json
+from channels.store import aside
+from channels.store.codec import inbound_from_json, readable_inbound, view_from_json, view_to_json
 from channels.store.conversations import COLUMNS, bind, conversation_of
 from channels.store.database import Transaction
 from channels.store.leases import fence
-from channels.store.records import Counts, Lane, Lease, StoreError, Turn, TurnState
+from channels.store.records import Counts, Lane, Lease, Stopped, StoreError, Turn, TurnState, Unreadable
 from channels.store.schema import conversations, feedback, inbounds, turn_inbounds, turns
+
+MayStop = Callable[[Sequence[Inbound]], bool]
+"""Whether who wants to stop may stop the answer to these inbounds."""
 
 AS_ASKED = (sa.func.coalesce(inbounds.c.asked_at, inbounds.c.accepted_at), inbounds.c.id)
 """The order in which people did things, which is not always the one in which they were accepted."""
 
 _OPEN = [state for state in TurnState if state.is_open]
+_IS_OPEN = turns.c.state.not_in([state for state in TurnState if not state.is_open])
+"""Also true of a state that only a newer version knows: such a turn holds its conversation."""
 
 
 def load(tx: Transaction, *conditions: sa.ColumnElement[bool], newest: int | None = None) -> list[Turn]:
-    """The turns that meet the conditions, oldest first; with `newest`, at most that many, newest first."""
+    """The turns that meet the conditions, oldest first; with `newest`, at most that many, newest first.
+
+    Without those that this version cannot read.
+    """
+    return [found for _, found in _rows(tx, *conditions, newest=newest) if isinstance(found, Turn)]
+
+
+def _rows(
+    tx: Transaction, *conditions: sa.ColumnElement[bool], newest: int | None = None
+) -> list[tuple[sa.RowMapping, Turn | Unreadable]]:
+    """The rows behind `load`, each with what it means or why it means nothing."""
     query = (
         sa.select(turns, *COLUMNS).join(conversations, conversations.c.id == turns.c.conversation_id).where(*conditions)
     )
     order = turns.c.number if newest is None else turns.c.number.desc()
     query = query.order_by(order).limit(newest)
     rows = tx.connection.execute(query).mappings().all()
-    asked: dict[int, list[Inbound]] = {row[turns.c.number]: [] for row in rows}
+    asked: dict[int, list[JsonValue]] = {row[turns.c.number]: [] for row in rows}
     members = tx.connection.execute(
         sa.select(turn_inbounds.c.turn, inbounds.c.payload)
         .join(inbounds, inbounds.c.id == turn_inbounds.c.inbound)
@@ -37,19 +53,20 @@ def load(tx: Transaction, *conditions: sa.ColumnElement[bool], newest: int | Non
         .order_by(*AS_ASKED)
     )
     for member in members:
-        asked[member.turn].append(inbound_from_json(member.payload))
-    return [_turn_of(row, tuple(asked[row[turns.c.number]])) for row in rows]
+        asked[member.turn].append(member.payload)
+    return [(row, _turn_of(row, asked[row[turns.c.number]])) for row in rows]
 
 
 def make(tx: Transaction, turn_id: TurnId, channel: str, conversation_id: int, members: Sequence[int]) -> None:
-    """A new turn of these inbounds, which holds its conversation."""
-    generation = sa.select(conversations.c.generation).where(conversations.c.id == conversation_id)
+    """A new turn of these inbounds, which holds its conversation and answers the question that is open there."""
+    here = conversations.c.id == conversation_id
     new = turns.insert().values(
         id=turn_id,
         channel=channel,
         conversation_id=conversation_id,
         holds=conversation_id,
-        generation=generation.scalar_subquery(),
+        generation=sa.select(conversations.c.generation).where(here).scalar_subquery(),
+        resumes=sa.select(conversations.c.pending).where(here).scalar_subquery(),
         state=TurnState.CLAIMED,
         note="",
         created_at=tx.now,
@@ -155,28 +172,85 @@ def retouch(tx: Transaction, lease: Lease, turn_id: TurnId, view: View) -> Turn 
     return load(tx, turns.c.id == turn_id)[0]
 
 
-def requeue(tx: Transaction, lease: Lease, turn_id: TurnId, new_id: TurnId) -> Turn | None:
-    """Ask again what a finished turn asked, as a new turn.
+def requeue(tx: Transaction, lease: Lease, turn_id: TurnId, new_id: TurnId, control: int | None) -> Turn | None:
+    """Ask again what a finished turn asked, as a new turn, and with it handle the control inbound that wants it.
 
-    The old one stays as history; a dead one counts as done from then on. None: unknown, pruned, not finished, the
-    answer to a control inbound, or its conversation is held by another turn now.
+    It is asked as it was then: the question that it answered is open once more, and one that it led to is not. The old
+    turn stays as history; a dead one counts as done from then on. None: unknown, pruned, not finished, the answer to
+    a control inbound, or its conversation is held by another turn now.
     """
     fence(tx, lease)
-    old = tx.connection.execute(
-        sa.select(turns.c.number, turns.c.conversation_id, turns.c.state)
-        .where(_is_of(lease, turn_id), turns.c.holds.is_(None), _asks_the_agent())
-        .with_for_update()
-    ).first()
-    if old is None or _held(tx, old.conversation_id):
+    old = (
+        tx.connection.execute(
+            sa.select(turns.c.number, turns.c.conversation_id, turns.c.state, turns.c.generation, turns.c.resumes)
+            .where(_is_of(lease, turn_id), turns.c.holds.is_(None), _asks_the_agent())
+            .with_for_update()
+        )
+        .mappings()
+        .first()
+    )
+    if old is None:
+        aside.take_up_control(tx, lease, turn_id)
+        return None
+    if _held(tx, old[turns.c.conversation_id]):
         return None
     members = tx.connection.execute(
-        sa.select(turn_inbounds.c.inbound).where(turn_inbounds.c.turn == old.number)
+        sa.select(turn_inbounds.c.inbound).where(turn_inbounds.c.turn == old[turns.c.number])
     ).scalars()
-    make(tx, new_id, lease.channel, old.conversation_id, list(members))
-    if old.state == TurnState.DEAD:
-        tx.connection.execute(turns.update().where(turns.c.number == old.number).values(state=TurnState.DONE))
+    _update_conversation(tx, old, pending=old[turns.c.resumes])
+    make(tx, new_id, lease.channel, old[turns.c.conversation_id], list(members))
+    if old[turns.c.state] == TurnState.DEAD:
+        tx.connection.execute(turns.update().where(turns.c.id == turn_id).values(state=TurnState.DONE))
+    if control is not None:
+        handled(tx, lease, control)
     tx.wake(lease.channel)
     return load(tx, turns.c.id == new_id)[0]
+
+
+def handled(tx: Transaction, lease: Lease, control: int) -> None:
+    """Nothing is left to be done for a control inbound."""
+    tx.connection.execute(
+        inbounds.update()
+        .where(inbounds.c.id == control, inbounds.c.channel == lease.channel, inbounds.c.lane == Lane.CONTROL)
+        .values(state="handled")
+    )
+
+
+# ---------------------------------------------------------------- stopped
+
+
+def stop(tx: Transaction, lease: Lease, turn_id: TurnId, notice: str) -> bool:
+    """Note that a turn is to end; False: it has ended, or nothing but showing its final view is left."""
+    fence(tx, lease)
+    working = (_is_of(lease, turn_id), turns.c.holds.is_not(None), turns.c.final.is_(None))
+    return tx.connection.execute(turns.update().where(*working).values(stop_notice=notice)).rowcount > 0
+
+
+def stop_conversation(
+    tx: Transaction, lease: Lease, conversation_id: int, notice: str, asked_before: float | None, may_stop: MayStop
+) -> Stopped:
+    """Stop the turn that holds the conversation; when there is none, drop what waits and was asked before the moment.
+
+    Only what `may_stop` allows by the inbounds it answers. Without a moment, what waits is left alone.
+    """
+    fence(tx, lease)
+    turn = open_turn(tx, conversation_id)
+    if turn is not None:
+        stops = may_stop(turn.inbounds) and stop(tx, lease, turn.id, notice)
+        return Stopped(turn=turn if stops else None)
+    if asked_before is None:
+        return Stopped()
+    early = sa.select(inbounds.c.id, inbounds.c.payload).where(
+        inbounds.c.conversation_id == conversation_id,
+        inbounds.c.channel == lease.channel,
+        inbounds.c.state == "waiting",
+        inbounds.c.lane == Lane.TURN,
+        AS_ASKED[0] <= asked_before,
+    )
+    questions = ((row.id, readable_inbound(row.payload)) for row in tx.connection.execute(early))
+    dropped = [number for number, asked in questions if asked is not None and may_stop([asked])]
+    tx.connection.execute(inbounds.update().where(inbounds.c.id.in_(dropped)).values(state="dropped"))
+    return Stopped(dropped=len(dropped))
 
 
 # ---------------------------------------------------------------- looked up
@@ -187,12 +261,23 @@ def one(tx: Transaction, turn_id: TurnId) -> Turn | None:
 
 
 def unfinished(tx: Transaction, lease: Lease) -> list[Turn]:
-    fence(tx, lease, lock=False)
-    return load(tx, turns.c.channel == lease.channel, turns.c.state.in_(_OPEN))
+    fence(tx, lease)
+    return _to_be_carried(tx, turns.c.channel == lease.channel)
 
 
 def open_among(tx: Transaction, turn_ids: Sequence[TurnId]) -> list[Turn]:
-    return load(tx, turns.c.id.in_(turn_ids), turns.c.state.in_(_OPEN)) if turn_ids else []
+    return _to_be_carried(tx, turns.c.id.in_(turn_ids)) if turn_ids else []
+
+
+def _to_be_carried(tx: Transaction, condition: sa.ColumnElement[bool]) -> list[Turn]:
+    """The open turns. One that cannot be read is given up: nobody can carry it, and it must not hold up others."""
+    readable: list[Turn] = []
+    for row, found in _rows(tx, condition, _IS_OPEN):
+        if isinstance(found, Turn):
+            readable.append(found)
+        else:
+            aside.give_up_turn(tx, row, found)
+    return readable
 
 
 def open_turn(tx: Transaction, conversation_id: int) -> Turn | None:
@@ -211,7 +296,8 @@ def last_turn(tx: Transaction, conversation_id: int) -> Turn | None:
 
 def dead_letters(tx: Transaction, channel: str | None, limit: int) -> list[Turn]:
     here = sa.true() if channel is None else turns.c.channel == channel
-    return load(tx, turns.c.state == TurnState.DEAD, here, newest=limit)
+    letters = _rows(tx, turns.c.state == TurnState.DEAD, here, newest=limit)
+    return [found if isinstance(found, Turn) else aside.bare(row) for row, found in letters]
 
 
 def counts(tx: Transaction) -> list[Counts]:
@@ -300,17 +386,39 @@ def _not_open(turn_id: TurnId) -> StoreError:
     return StoreError(f"turn {turn_id} is not at work any more")
 
 
-def _turn_of(row: sa.RowMapping, asked: tuple[Inbound, ...]) -> Turn:
-    thread, run, final = row[turns.c.thread_id], row[turns.c.run_id], row[turns.c.final]
-    return Turn(
-        id=TurnId(row[turns.c.id]),
-        conversation=conversation_of(row),
-        inbounds=asked,
-        state=TurnState(row[turns.c.state]),
-        created_at=row[turns.c.created_at],
-        thread_id=None if thread is None else ThreadId(thread),
-        run_id=None if run is None else RunId(run),
-        shown=row[turns.c.shown],
-        final=None if final is None else view_from_json(final),
-        note=row[turns.c.note],
-    )
+def _turn_of(row: sa.RowMapping, asked: Sequence[JsonValue]) -> Turn | Unreadable:
+    thread, run = row[turns.c.thread_id], row[turns.c.run_id]
+    try:
+        return Turn(
+            id=TurnId(row[turns.c.id]),
+            conversation=conversation_of(row),
+            inbounds=tuple(inbound_from_json(payload) for payload in asked),
+            state=_state_of(row),
+            created_at=row[turns.c.created_at],
+            thread_id=None if thread is None else ThreadId(thread),
+            run_id=None if run is None else RunId(run),
+            shown=row[turns.c.shown],
+            final=_final_of(row),
+            note=row[turns.c.note],
+            stop_notice=row[turns.c.stop_notice] or "",
+            resumes=row[turns.c.resumes],
+        )
+    except Unreadable as error:
+        return error
+
+
+def _state_of(row: sa.RowMapping) -> TurnState:
+    try:
+        return TurnState(row[turns.c.state])
+    except ValueError:
+        raise Unreadable("the state is unknown") from None
+
+
+def _final_of(row: sa.RowMapping) -> View | None:
+    final = row[turns.c.final]
+    try:
+        return None if final is None else view_from_json(final)
+    except Unreadable:
+        if _state_of(row).is_open:
+            raise
+        return None  # nobody has to show it any more, and what was asked can be asked again

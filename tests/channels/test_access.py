@@ -17,6 +17,8 @@ from channels.access import (
     Verdict,
     conversation_place,
     judge,
+    judge_sender,
+    thread_of,
 )
 from channels.model import Action, Inbound, InboundKind, Place, Press, Sender, TurnId
 
@@ -73,7 +75,7 @@ policies = st.builds(
 
 # ---------------------------------------------------------------- is it for the bot
 
-M, C, P = InboundKind.MESSAGE, InboundKind.COMMAND, InboundKind.PRESS
+M, C, P, S = InboundKind.MESSAGE, InboundKind.COMMAND, InboundKind.PRESS, InboundKind.STOPPED
 
 
 @pytest.mark.parametrize(
@@ -83,8 +85,11 @@ M, C, P = InboundKind.MESSAGE, InboundKind.COMMAND, InboundKind.PRESS
         (Groups.MENTION, M, False, False, False),
         (Groups.MENTION, M, True, False, True),
         (Groups.MENTION, M, False, True, True),
-        (Groups.MENTION, C, False, False, True),
+        (Groups.MENTION, C, False, False, False),
+        (Groups.MENTION, C, True, False, True),
+        (Groups.MENTION, C, False, True, True),
         (Groups.MENTION, P, False, False, True),
+        (Groups.MENTION, S, False, False, True),
         (Groups.ALL, M, False, False, True),
         (Groups.ALL, C, False, False, True),
         (Groups.OFF, M, True, True, False),
@@ -160,6 +165,14 @@ def test_being_paired_never_takes_anything_away(heard: Inbound, policy: Policy, 
         assert judge(heard, policy, takes_part=takes_part, paired=True) is Verdict.ALLOWED
 
 
+@given(inbounds, policies, st.booleans(), st.booleans())
+def test_what_is_said_of_the_sender_does_not_depend_on_being_addressed(
+    heard: Inbound, policy: Policy, takes_part: bool, paired: bool
+) -> None:
+    verdict = judge(heard, policy, takes_part=takes_part, paired=paired)
+    assert verdict in (Verdict.NOT_ADDRESSED, judge_sender(heard, policy, paired=paired))
+
+
 # ---------------------------------------------------------------- which conversation
 
 _SCOPES = tuple(ConversationScope)
@@ -191,6 +204,17 @@ def test_a_place_stays_in_its_chat_and_is_found_again(heard: Inbound, policy: Po
     place = conversation_place(heard, policy)
     assert (place.channel, place.chat, place.private) == (heard.channel, heard.place.chat, heard.place.private)
     assert conversation_place(heard.at(place), policy) == place
+
+
+@given(inbounds, inbounds, policies)
+def test_taking_part_is_a_matter_of_one_thread_whatever_shares_a_conversation(
+    one: Inbound, other: Inbound, policy: Policy
+) -> None:
+    first, second = thread_of(one, policy), thread_of(other, policy)
+    assert (first is None) == (one.place.private or one.place.thread is None)
+    if first is not None and first == second:
+        assert (one.place.chat, one.place.thread) == (other.place.chat, other.place.thread)
+        assert policy.conversation is not ConversationScope.USER or one.sender.id == other.sender.id
 
 
 # ---------------------------------------------------------------- how it is written

@@ -8,11 +8,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from channels.commands import DESCRIPTIONS, Command, CommandName, help_text, parse_command
+from channels.commands import DESCRIPTIONS, Command, CommandName, help_text, is_command, parse_command, question_in
+from channels.model import Attachment, Inbound, InboundKind, Place, Sender
 
 names = st.sampled_from(CommandName)
 spaces = st.text(alphabet=" \t\n", max_size=3)
 arguments = st.text(max_size=40).map(str.strip)
+FILE = Attachment("a.csv", "text/csv", {"id": "f1"})
+
+
+def said(text: str, *files: Attachment) -> Inbound:
+    return Inbound(Place("c", "room"), Sender("u"), "e", InboundKind.MESSAGE, text, 0.0, "m", attachments=files)
 
 
 @pytest.mark.parametrize(
@@ -22,11 +28,11 @@ arguments = st.text(max_size=40).map(str.strip)
         ("  /NEW \n", Command(CommandName.NEW)),
         ("!stop", Command(CommandName.STOP)),
         ("/help@the_bot", Command(CommandName.HELP)),
-        ("/help@the-bot.example please", Command(CommandName.HELP, "please")),
+        ("/help@the-bot.example", Command(CommandName.HELP)),
         ("/pair ABC123", Command(CommandName.PAIR, "ABC123")),
         ("/pair\nABC123", Command(CommandName.PAIR, "ABC123")),
         ("/start a_deep_link", Command(CommandName.START, "a_deep_link")),
-        ("/retry and then\nmore", Command(CommandName.RETRY, "and then\nmore")),
+        ("/new and then\nmore", Command(CommandName.NEW, "and then\nmore")),
     ],
 )
 def test_a_command_is_understood_however_it_is_typed(text: str, command: Command) -> None:
@@ -51,6 +57,13 @@ def test_a_command_is_understood_however_it_is_typed(text: str, command: Command
         "!important",
         "／new",
         "/new@",
+        "/help me write an email",
+        "/help@the_bot me",
+        "!status of the order 4711?",
+        "/stop the war",
+        "/retry\nwith more sugar",
+        "/start working on it",
+        "/pair the two lists",
     ],
 )
 def test_anything_else_is_a_question_for_the_agent(text: str) -> None:
@@ -58,11 +71,38 @@ def test_anything_else_is_a_question_for_the_agent(text: str) -> None:
 
 
 @given(name=names, mark=st.sampled_from("/!"), before=spaces, after=spaces, argument=arguments)
-def test_every_command_is_understood_with_any_argument(
+def test_a_command_keeps_every_word_or_leaves_the_message_alone(
     name: CommandName, mark: str, before: str, after: str, argument: str
 ) -> None:
     tail = f" {argument}" if argument else ""
-    assert parse_command(f"{before}{mark}{name}{tail}{after}") == Command(name, argument)
+    command = parse_command(f"{before}{mark}{name}{tail}{after}")
+    assert command in (Command(name, argument), None)
+    if not argument or name is CommandName.NEW:
+        assert command is not None
+    elif name not in (CommandName.START, CommandName.PAIR):
+        assert command is None
+
+
+@pytest.mark.parametrize(
+    ("message", "is_ours", "asked"),
+    [
+        (said("/new"), True, None),
+        (said("/new what is it?"), True, "what is it?"),
+        (said("/new", FILE), True, ""),
+        (said("/new read this", FILE), True, "read this"),
+        (said("/help"), True, None),
+        (said("/help", FILE), False, None),
+        (said("/help me"), False, None),
+        (said("read this", FILE), False, None),
+    ],
+)
+def test_what_comes_with_a_command_is_asked(message: Inbound, is_ours: bool, asked: str | None) -> None:
+    assert is_command(message) is is_ours
+    question = question_in(message)
+    assert (question and question.text) == asked
+    if question is not None:
+        assert question.kind is InboundKind.MESSAGE
+        assert question.attachments == message.attachments
 
 
 @given(st.text(max_size=200))

@@ -13,8 +13,9 @@ import pytest
 
 from channels.access import BusyPolicy, ConversationScope, Groups, Policy
 from channels.adapter import Accepted, Forbidden
+from channels.inputs import Ask
 from channels.model import Action, Attachment, Inbound, InboundKind, Phase, Place, Press, Sender, TurnId
-from channels.store.records import Turn, TurnState
+from channels.store.records import Lease, StoreUnavailable, Turn, TurnState
 from tests.bench import Bench
 from tests.clock import ScaledClock
 from tests.paper import Paper, PaperAdapter
@@ -106,6 +107,13 @@ async def test_a_redelivered_event_is_one_inbound(open_room: Open) -> None:
     assert len(room.bench.gateway.runs) == 1
 
 
+async def test_what_a_question_refers_to_stands_above_it(open_room: Open) -> None:
+    room = await open_room([Say("yes")])
+    await room.say("Is this true?", quote="The Rhine ends\n\nin Rotterdam.")
+    await room.bench.settled()
+    assert room.bench.gateway.questions == ["> The Rhine ends\n>\n> in Rotterdam.\n\nIs this true?"]
+
+
 async def test_turns_of_one_conversation_follow_each_other_and_other_conversations_do_not_wait(open_room: Open) -> None:
     room = await open_room([Pause(40), Say("slow")], [Say("quick")], [Say("second")])
     await room.say("one", "a")
@@ -164,6 +172,20 @@ async def test_commands_are_answered_while_a_run_goes_on(open_room: Open) -> Non
     await room.bench.settled()
 
 
+@pytest.mark.parametrize(("seconds", "said"), [(-0.2, "for 0 s so far"), (59.6, "1 min 0 s"), (3725, "62 min 5 s")])
+async def test_status_says_for_how_long_the_answer_has_been_worked_on(
+    open_room: Open, seconds: float, said: str
+) -> None:
+    room = await open_room([Pause(30_000)])
+    await room.say("one")
+    await room.bench.until(lambda: len(room.bench.gateway.runs) == 1)
+    turn = await room.last()
+    await room.say("/status", received_at=turn.created_at + seconds)
+    await room.shows(said)
+    await room.press(Action.STOP, turn.id)
+    await room.bench.settled()
+
+
 async def test_new_begins_another_thread(open_room: Open) -> None:
     room = await open_room([Say("x")])
     await room.say("one")
@@ -176,6 +198,63 @@ async def test_new_begins_another_thread(open_room: Open) -> None:
     await room.bench.settled()
     threads = [run.request.thread for run in room.bench.gateway.runs]
     assert threads[0] == threads[1] != threads[2]
+
+
+async def test_what_is_written_behind_new_is_asked_in_the_new_conversation(open_room: Open) -> None:
+    room = await open_room([Pause(3000)], [Say("Sunny.")])
+    await room.say("one")
+    await room.bench.until(lambda: len(room.bench.gateway.runs) == 1)
+    room.adapter.files["map.png"] = b"png"
+    await room.say("/new What is the weather?", attachments=(Attachment("map.png", "image/png", {"name": "map.png"}),))
+    await room.shows("Sunny.")
+    await room.bench.settled()
+    first, second = (run.request for run in room.bench.gateway.runs)
+    assert room.bench.gateway.questions == ["one", "What is the weather?"]
+    assert isinstance(second.input, Ask)
+    assert [file.name for file in second.input.files] == ["map.png"]
+    assert first.thread != second.thread
+    assert (await room.last()).question.text == "What is the weather?"
+
+
+@pytest.mark.parametrize("is_committed", [True, False])
+async def test_what_is_written_behind_new_is_asked_once_also_when_the_store_fails_in_between(
+    open_room: Open, monkeypatch: pytest.MonkeyPatch, is_committed: bool
+) -> None:
+    room = await open_room([Say("x")])
+    ask_anew = room.bench.store.ask_anew
+    failures = [StoreUnavailable("away")]
+
+    async def fail_once(lease: Lease, inbound_id: int, question: Inbound) -> None:
+        if is_committed or not failures:
+            await ask_anew(lease, inbound_id, question)
+        if failures:
+            raise failures.pop()
+
+    monkeypatch.setattr(room.bench.store, "ask_anew", fail_once)
+    await room.say("/new one")
+    await room.bench.until(lambda: bool(room.bench.gateway.questions))
+    await room.say("two")
+    await room.bench.settled()
+    assert room.bench.gateway.questions == ["one", "two"]
+    assert len({run.request.thread for run in room.bench.gateway.runs}) == 1
+
+
+async def test_who_begins_anew_with_a_question_in_a_thread_brings_the_bot_into_it(open_room: Open) -> None:
+    room = await open_room([Say("x")])
+    group = Place("bench", "room", thread="t1")
+    await room.say("/new one", place=group, mentions_bot=True)
+    await room.bench.until(lambda: bool(room.bench.gateway.questions))
+    assert await room.say("two", place=group) is Accepted.TAKEN
+    await room.bench.settled()
+    assert room.bench.gateway.questions == ["one", "two"]
+
+
+@pytest.mark.parametrize("text", ["/help me write an email", "!status of the order 4711?", "/stop the war in the game"])
+async def test_a_question_that_begins_like_a_command_is_asked_whole(open_room: Open, text: str) -> None:
+    room = await open_room([Say("x")])
+    await room.say(text)
+    await room.bench.settled()
+    assert room.bench.gateway.questions == [text]
 
 
 async def test_retry_asks_the_last_question_again(open_room: Open) -> None:
@@ -294,6 +373,22 @@ async def test_a_deleted_question_stops_its_turn_and_a_waiting_one_is_dropped(op
     assert room.bench.gateway.questions == ["one"]
 
 
+async def test_a_deleted_question_is_not_answered_also_when_it_was_a_reply_into_another_thread(open_room: Open) -> None:
+    room = await open_room([Say("first")], [Pause(20), Say("busy")])
+    group = Place("bench", "room", thread="t1")
+    await room.say("@bot hi", place=group, mentions_bot=True)
+    await room.bench.settled()
+    await room.say("more", place=group)
+    await room.bench.until(lambda: len(room.bench.gateway.runs) == 2)
+    elsewhere = replace(group, thread="t9")
+    question = room.inbound("secret, sorry", place=elsewhere, reply_to="m0")
+    await room.bench.inbox.accept(question)
+    deleted = room.inbound("", kind=InboundKind.DELETED, place=elsewhere, message_id=question.message_id)
+    assert await room.bench.inbox.accept(deleted) is Accepted.TAKEN
+    await room.bench.settled()
+    assert room.bench.gateway.questions == ["@bot hi", "more"]
+
+
 async def test_an_edited_message_is_never_a_new_turn(open_room: Open) -> None:
     room = await open_room([Say("x")])
     assert await room.say("edited", kind=InboundKind.EDITED) is Accepted.IGNORED
@@ -308,6 +403,79 @@ async def test_messages_in_groups_need_a_mention_until_the_bot_takes_part_in_the
     assert await room.say("and then?", place=group) is Accepted.TAKEN
     assert await room.say("chatter", place=replace(group, thread="t2")) is Accepted.IGNORED
     await room.bench.settled()
+
+
+async def test_deleting_a_message_that_was_no_question_brings_the_bot_into_no_thread(open_room: Open) -> None:
+    room = await open_room([Say("x")])
+    group = Place("bench", "room", thread="t1")
+    chatter = room.inbound("12:30 them", place=group)
+    assert await room.bench.inbox.accept(chatter) is Accepted.IGNORED
+    deleted = room.inbound("", kind=InboundKind.DELETED, place=group, message_id=chatter.message_id)
+    assert await room.bench.inbox.accept(deleted) is Accepted.IGNORED
+    assert await room.bench.store.conversation_at(group) is None
+    assert await room.say("12:30 then", place=group) is Accepted.IGNORED
+
+
+async def test_deleting_a_question_that_was_answered_changes_nothing(open_room: Open) -> None:
+    room = await open_room([Say("x")])
+    question = room.inbound("hi")
+    await room.bench.inbox.accept(question)
+    await room.bench.settled()
+    assert await room.say("", kind=InboundKind.DELETED, message_id=question.message_id) is Accepted.IGNORED
+    assert room.text() == "x"
+
+
+async def test_a_command_in_a_group_needs_a_mention_and_is_no_reason_to_answer_what_follows(open_room: Open) -> None:
+    room = await open_room([Say("x")])
+    group = Place("bench", "room", thread="t1")
+    assert await room.say("!help", place=group) is Accepted.IGNORED
+    assert await room.say("!help", place=group, mentions_bot=True) is Accepted.TAKEN
+    await room.shows("/new")
+    await room.bench.settled()
+    assert await room.say("it was for the other bot", place=group) is Accepted.IGNORED
+    await room.say("@bot hi", place=group, mentions_bot=True)
+    await room.bench.settled()
+    assert await room.say("!status", place=group) is Accepted.TAKEN
+    await room.shows("I am idle here.")
+    await room.bench.settled()
+
+
+async def test_where_a_chat_is_one_conversation_the_bot_takes_part_in_no_more_than_its_threads(open_room: Open) -> None:
+    room = await open_room([Say("x")], policy=Policy(conversation=ConversationScope.CHAT))
+    first, second = Place("bench", "room", thread="t1"), Place("bench", "room", thread="t2")
+    await room.say("@bot one", place=first, mentions_bot=True)
+    await room.bench.settled()
+    assert await room.say("between us", place=second) is Accepted.IGNORED
+    assert await room.say("two", place=first) is Accepted.TAKEN
+    assert await room.say("!status", place=first) is Accepted.TAKEN
+    assert await room.say("three", place=second, reply_to="m0") is Accepted.TAKEN
+    await room.bench.settled()
+    assert room.bench.gateway.questions == ["@bot one", "two", "three"]
+    assert len({run.request.thread for run in room.bench.gateway.runs}) == 1
+
+
+async def test_where_each_person_has_a_conversation_the_bot_takes_part_in_theirs_alone(open_room: Open) -> None:
+    room = await open_room([Say("x")], policy=Policy(conversation=ConversationScope.USER))
+    group = Place("bench", "room", thread="t1")
+    await room.say("@bot one", place=group, mentions_bot=True)
+    await room.bench.settled()
+    assert await room.say("well", place=group, sender=Sender("u2", "Bob")) is Accepted.IGNORED
+    assert await room.say("two", place=group) is Accepted.TAKEN
+    await room.bench.settled()
+
+
+@pytest.mark.parametrize("conversation", [ConversationScope.THREAD, ConversationScope.CHAT])
+async def test_a_stranger_in_a_thread_of_the_bot_is_offered_pairing_and_commands_nothing(
+    open_room: Open, conversation: ConversationScope
+) -> None:
+    room = await open_room([Say("x")], policy=Policy(pairing=True, admins=("u1",), conversation=conversation))
+    group = Place("bench", "room", thread="t1")
+    await room.say("@bot hi", place=group, mentions_bot=True)
+    await room.bench.settled()
+    assert await room.say("!status", place=group, sender=Sender("u2", "Bob")) is Accepted.TAKEN
+    await room.shows("/pair")
+    await room.bench.settled()
+    assert "idle" not in room.text()
 
 
 async def test_a_reply_to_the_bots_message_stays_in_its_conversation(open_room: Open) -> None:
@@ -404,7 +572,7 @@ async def test_only_the_person_who_asked_and_admins_may_stop_where_there_are_adm
     await room.say("one", place=group)
     await room.shows("begun")
     await room.say("/stop", place=group, sender=Sender("u2", "Bob"))
-    await room.shows("Nothing is being written here.")
+    await room.shows("Only who has asked, or an admin, can stop this answer.")
     assert not room.bench.gateway.runs[0].cancelled.is_set()
     await room.say("/stop", place=group, sender=Sender("boss", "Boss"))
     await room.bench.settled()

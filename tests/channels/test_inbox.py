@@ -8,10 +8,11 @@ from pathlib import Path
 
 import pytest
 
+from channels import inbox as inbox_module
 from channels.access import Groups, Policy
 from channels.adapter import Accepted, StoreAway
 from channels.inbox import Inbox
-from channels.model import Inbound
+from channels.model import Inbound, Place
 from channels.observe import Metrics
 from channels.store import Store
 from channels.store.records import Lane, StoredInbound
@@ -24,10 +25,10 @@ class FlakyStore(Store):
 
     is_away = False
 
-    async def accept(self, inbound: Inbound, lane: Lane) -> StoredInbound | None:
+    async def accept(self, inbound: Inbound, lane: Lane, *, joins: Place | None = None) -> StoredInbound | None:
         if self.is_away:
             raise StoreAway("away")
-        return await super().accept(inbound, lane)
+        return await super().accept(inbound, lane, joins=joins)
 
 
 class Desk:
@@ -112,11 +113,11 @@ async def test_what_cannot_be_stored_does_not_hold_up_the_rest_and_is_given_up_a
     accept = desk.store.accept
     tried: list[str] = []
 
-    async def choosy(given: Inbound, lane: Lane) -> StoredInbound | None:
+    async def choosy(given: Inbound, lane: Lane, *, joins: Place | None = None) -> StoredInbound | None:
         tried.append(given.event_key)
         if given.event_key == "bad":
             raise StoreAway("this one never")
-        return await accept(given, lane)
+        return await accept(given, lane, joins=joins)
 
     monkeypatch.setattr(desk.store, "accept", choosy)
     desk.store.is_away = True
@@ -131,10 +132,11 @@ async def test_what_cannot_be_stored_does_not_hold_up_the_rest_and_is_given_up_a
     assert tried == []
 
 
-async def test_a_flood_while_the_store_is_away_is_bounded(desk: Desk) -> None:
+async def test_a_flood_while_the_store_is_away_is_bounded(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(inbox_module, "_MOST_POSTPONED", 20)
     desk.store.is_away = True
-    for number in range(1_200):
+    for number in range(30):
         await desk.turned_away(asked(f"k{number}"))
     desk.store.is_away = False
-    await desk.until_stored(*(f"k{number}" for number in range(1_000)))
+    await desk.until_stored(*(f"k{number}" for number in range(20)))
     assert await desk.pass_by() == []

@@ -3,15 +3,21 @@
 from __future__ import annotations
 
 import asyncio
+import subprocess
+import sys
 from collections import Counter
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from pathlib import Path
 
 import pytest
+from structlog.testing import capture_logs
 
-from channels import owner
+from channels import neighbours, owner
 from channels.adapter import ChannelState
+from channels.gateway.runs import RunEnd
 from channels.owner import LEASE_SECONDS
-from channels.store.records import Lease, LostLease, StoreError, TurnState
+from channels.store import Store
+from channels.store.records import Lease, LostLease, StoreError, Turn, TurnState
 from tests.channels.replicas import Replica, World
 from tests.clock import ManualClock
 from tests.databases import postgres, postgres_url, shared_database
@@ -400,3 +406,165 @@ async def test_pause_and_answer_need_no_words_in_between(open_world: OpenWorld) 
     await first.stop()
     await world.until(lambda: world.text("one") == "late", 30.0)
     await all_done(world, second)
+
+
+# ---------------------------------------------------------------- channels that end unexpectedly
+
+
+@pytest.fixture
+def quiet() -> Iterator[None]:
+    """Logs are kept instead of printed: rendering a traceback costs more than all the rest."""
+    with capture_logs():
+        yield
+
+
+def fail_to_claim(replica: Replica, monkeypatch: pytest.MonkeyPatch, channel: str = "one") -> list[str]:
+    """From now on no claim of this replica in the channel succeeds, while `broken` is not emptied."""
+    broken, claim = [channel], replica.store.claim
+
+    async def troubled(lease: Lease, limit: int) -> list[Turn]:
+        if lease.channel in broken:
+            raise ZeroDivisionError("a fault of ours")
+        return await claim(lease, limit)
+
+    monkeypatch.setattr(replica.store, "claim", troubled)
+    return broken
+
+
+@pytest.mark.usefixtures("quiet")
+async def test_a_channel_that_ends_unexpectedly_is_started_again_ever_later_says_so_and_stops_no_other(
+    open_world: OpenWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world = await open_world(Say(ANSWER), channels=["one", "two"])
+    first = await world.join("first")
+    await world.until(lambda: first.owned == ["one", "two"], 5.0)
+    broken = fail_to_claim(first, monkeypatch)
+    epoch = lease_of(first).epoch
+    for channel in world.channels:
+        await first.hear(channel, "a question")
+    await world.until(lambda: answered(world, "two"), 20.0)
+    await world.pass_time(100.0)
+    health = first.manager.health()["one"]
+    assert health.state is ChannelState.FAILED
+    assert "ZeroDivisionError" in health.reason
+    assert "starts again after 60 s" in health.reason
+    assert first.adapters["two"].stopped_at is None
+    broken.clear()
+    assert await world.until(lambda: answered(world, "one"), 80.0) > 10.0
+    assert first.manager.health()["one"].state is ChannelState.RUNNING
+    assert lease_of(first).epoch - epoch < 8, "each start takes a new epoch"
+    await all_done(world, first)
+
+
+@pytest.mark.usefixtures("quiet")
+async def test_the_next_unexpected_end_after_a_long_time_of_work_counts_as_the_first(
+    open_world: OpenWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("channels.manager._STEADY", 60.0)
+    world = await open_world()
+    first = await world.join("first")
+    broken = fail_to_claim(first, monkeypatch)
+    health = first.inboxes["one"]
+    await world.until(lambda: "after 16 s" in health.health.reason, 60.0)
+    broken.clear()
+    await world.until(lambda: first.owned == ["one"], 60.0)
+    await world.pass_time(61.0)
+    broken.append("one")
+    await world.until(lambda: health.health.state is ChannelState.FAILED, 10.0)
+    assert "after 2 s" in health.health.reason
+
+
+@pytest.mark.usefixtures("quiet")
+@pytest.mark.parametrize("channels", [["one"], ["one", "two"]], ids=["the only one", "one of an even share"])
+async def test_a_channel_that_one_replica_cannot_keep_is_taken_by_another_which_keeps_it(
+    open_world: OpenWorld, monkeypatch: pytest.MonkeyPatch, channels: list[str]
+) -> None:
+    world = await open_world(SLOWLY, channels=channels)
+    first, second = await world.join("a"), await world.join("b")
+    await world.until(lambda: world.is_shared_out, 15.0)
+    loser, keeper = (first, second) if "one" in first.owned else (second, first)
+    await asked(world, loser)
+    fail_to_claim(loser, monkeypatch)
+    await world.until(lambda: keeper.owned == channels, 60.0)
+    await world.pass_time(30.0)
+    assert keeper.owned == channels
+    assert loser.owned == []
+    assert loser.manager.health()["one"].state is ChannelState.STARTING, "it runs elsewhere, so it has not failed"
+    await world.until(lambda: answered(world), 60.0)
+    await all_done(world, keeper)
+    await world.join("c")
+    await world.until(lambda: len(keeper.owned) == 1, 15.0)
+
+
+# ---------------------------------------------------------------- load
+
+
+async def test_only_so_many_turns_have_a_run_at_once_and_the_others_follow_without_a_pause(
+    open_world: OpenWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(owner, "MOST_RUNS", 3)
+    world = await open_world(Pause(1.0), Say("done", pace=0.0))
+    first = await world.join("first")
+    execute, running, most = first.gateway.execute, 0, 0
+
+    async def counted(*args: object, **options: object) -> RunEnd:
+        nonlocal running, most
+        running += 1
+        most = max(most, running)
+        try:
+            return await execute(*args, **options)  # type: ignore[arg-type]
+        finally:
+            running -= 1
+
+    monkeypatch.setattr(first.gateway, "execute", counted)
+    chats = [f"chat-{number}" for number in range(12)]
+    for chat in chats:
+        await first.hear("one", "a question", chat)
+    took = await world.until(lambda: all(world.text("one", chat) == "done" for chat in chats), 30.0)
+    assert most == 3
+    assert took < 6.0, "four rounds of a second each: whoever finishes lets the next one in"
+    await all_done(world, first)
+
+
+# ---------------------------------------------------------------- neighbours
+
+
+def ended_process() -> int:
+    """The number of a process that was and is no more."""
+    process = subprocess.Popen([sys.executable, "-c", ""])
+    process.wait()
+    return process.pid
+
+
+async def begins_after(world: World, predecessor: str) -> float:
+    """Seconds until a new replica owns the channel that this one owned last."""
+    store = await Store.open(world.url, world.clock, lease_clock=world.clock)
+    assert await store.acquire("one", predecessor) is not None
+    await store.close()
+    first = await world.join("first")
+    return await world.until(lambda: first.owned == ["one"], TAKEOVER)
+
+
+async def test_a_restart_takes_over_at_once_from_a_process_that_ended_on_this_machine(open_world: OpenWorld) -> None:
+    host = neighbours.new_name().partition(":")[0]
+    assert await begins_after(await open_world(), f"{host}:{ended_process()}:0123abcd") < 1.0
+
+
+async def test_a_clone_of_this_machine_keeps_its_channels(
+    open_world: OpenWorld, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    (tmp_path / "boot_id").write_text("00000000-1111-2222-3333-444444444444\n")
+    with monkeypatch.context() as there:
+        there.setattr(neighbours, "_BOOT", tmp_path / "boot_id")
+        host = neighbours.new_name().partition(":")[0]
+    assert await begins_after(await open_world(), f"{host}:{ended_process()}:0123abcd") >= LEASE_SECONDS - 1.0
+
+
+async def test_where_machines_cannot_be_told_apart_nobody_is_taken_for_a_dead_neighbour(
+    open_world: OpenWorld, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(neighbours, "_BOOT", tmp_path / "nothing")
+    with monkeypatch.context() as other_process:
+        other_process.setattr(neighbours, "_ALONE", "76543210")
+        host = neighbours.new_name().partition(":")[0]
+    assert await begins_after(await open_world(), f"{host}:{ended_process()}:0123abcd") >= LEASE_SECONDS - 1.0

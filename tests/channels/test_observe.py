@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import gc
 import io
 import json
 import logging
 import sys
+import threading
+import time
 import traceback
-from collections.abc import Iterator
+import warnings
+from collections.abc import Callable, Iterator
 from urllib.parse import quote
 
 import pytest
@@ -39,6 +43,7 @@ class Carrier:
 def output(request: pytest.FixtureRequest) -> Iterator[io.StringIO]:
     root = logging.getLogger()
     before = root.handlers, root.level, logging.getLogRecordFactory(), sys.excepthook, structlog.get_config()
+    hooks = threading.excepthook, sys.unraisablehook
     stream = io.StringIO()
     redact.learn(SECRETS.values())
     configure_logging(json_lines=request.param, level=logging.DEBUG, stream=stream)
@@ -46,6 +51,8 @@ def output(request: pytest.FixtureRequest) -> Iterator[io.StringIO]:
     root.handlers, root.level = before[0], before[1]
     logging.setLogRecordFactory(before[2])
     sys.excepthook = before[3]
+    threading.excepthook, sys.unraisablehook = hooks
+    logging.captureWarnings(False)
     structlog.configure(**before[4])
 
 
@@ -90,6 +97,59 @@ def test_every_way_of_logging_masks_every_configured_secret(output: io.StringIO,
     assert "ConnectionError" in output.getvalue()
 
 
+class Dying:
+    """An object that fails where nobody can catch it."""
+
+    def __init__(self, secret: str) -> None:
+        self.secret = secret
+
+    def __repr__(self) -> str:
+        return f"Dying({self.secret!r})"
+
+    def __del__(self) -> None:
+        fail_with(self.secret)
+
+
+def in_a_thread(secret: str) -> None:
+    thread = threading.Thread(target=fail_with, args=(secret,))
+    thread.start()
+    thread.join()
+
+
+def in_a_finalizer(secret: str) -> None:
+    Dying(secret)
+    gc.collect()
+
+
+@pytest.mark.parametrize("secret", SECRETS.values(), ids=SECRETS.keys())
+@pytest.mark.parametrize("fail", [in_a_thread, in_a_finalizer])
+def test_an_error_that_nobody_can_catch_is_logged_and_masked(
+    output: io.StringIO, capfd: pytest.CaptureFixture[str], fail: Callable[[str], None], secret: str
+) -> None:
+    fail(secret)
+    assert capfd.readouterr() == ("", ""), "Python must not write it by itself"
+    assert "RuntimeError: outer" in output.getvalue()
+    for form in (secret, quote(secret, safe=""), json.dumps(secret)[1:-1], repr(secret)[1:-1]):
+        assert form not in output.getvalue()
+
+
+@pytest.mark.parametrize("secret", SECRETS.values(), ids=SECRETS.keys())
+def test_a_warning_is_logged_and_masked(output: io.StringIO, secret: str) -> None:
+    logging.captureWarnings(False)
+    with warnings.catch_warnings():  # pytest's own way of showing them is put back afterwards
+        warnings.simplefilter("always")
+        configure_logging(json_lines=True, stream=output)
+        warnings.warn(f"the url has {secret}", stacklevel=1)
+    assert "UserWarning: the url has" in output.getvalue()
+    assert secret not in output.getvalue()
+
+
+def test_a_stack_that_is_logged_is_masked(output: io.StringIO) -> None:
+    logging.getLogger("library").error("failed", stack_info=True)  # on a line that holds correct-horse-battery
+    assert "Stack (most recent call last)" in output.getvalue()
+    assert SECRETS["plain"] not in output.getvalue()
+
+
 def test_json_lines_are_json_also_with_exceptions(output: io.StringIO, request: pytest.FixtureRequest) -> None:
     try:
         fail_with("x")
@@ -113,13 +173,75 @@ def test_json_lines_are_json_also_with_exceptions(output: io.StringIO, request: 
         "Authorization: Bearer eyJhbGciOi.JIUzI1",
         "{'authorization': 'Bearer xoxb-999999-secretsecret'}",
         "postgresql://bridge:hunter2@db.example.test/bridge",
+        "redis://:hunter2@cache.example.test/0",
         "xapp-1-A0123-456-abcdef",
+        "Incorrect API key provided: sk-secretsecretsecretsecret. You can find your key at …",
+        "Incorrect API key provided: sk-abcdef********************secret.",
+        "sk-proj-secretsecret_abcdef-123456",
+        "sk-ant-api03-secretsecret-AA",
+        "LANGSMITH lsv2_pt_abcdef0123456789_abcdef",
+        "cookie: eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIxMjM0In0.c2VjcmV0c2VjcmV0",
+        "x-api-key: hunter2",
+        "{'X-Api-Key': 'hunter2'}",
+        "[(b'x-api-key', b'hunter2'), (b'authorization', b'Bearer secretsecret')]",
+        "X-Goog-Api-Key=hunter2",
+        "AUTHORIZATION: basic abcdef",
+        '{"app_secret": "hunter2", "x": 1}',
+        "{'bot_token': 'hunter2'}",
+        "client_secret=hunter2&x=1",
+        "POST https://hooks.slack.com/services/T0001/B0001/secretsecret failed",
+        "POST https://hooks.slack.com/actions/T0001/1/secretsecret",
+        "https://open.feishu.cn/open-apis/bot/v2/hook/secretsecret-1",
+        "ghp_abcdef0123456789abcdef",
     ],
 )
 def test_what_has_the_shape_of_a_token_is_masked_although_nobody_told(text: str) -> None:
     masked = Redactor()(text)
     for secret in ("ZZbb", "abcdef", "zyxwvu98", "eyJhb", "secretsecret", "hunter2"):
         assert secret not in masked
+    assert Redactor()(masked) == masked, "what passes twice is not masked twice"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "unauthorised: the token is not accepted",
+        "channels.a.bot_token: is missing",
+        "the risk-averse-desk-abcdefghijklmnop has 400 tokens, max_tokens=500, event_key=abc",
+        "asked with hf_hub_download_of_everything",
+        "https://hooks.example.com/services/T1/B1/abc",
+    ],
+)
+def test_what_only_speaks_of_tokens_stays(text: str) -> None:
+    assert Redactor()(text) == text
+
+
+def test_a_long_line_is_masked_in_no_time() -> None:
+    started = time.process_time()
+    for piece in ("a", "x-", "'a", "://a", "a_", "eyJ", "authorization: "):
+        Redactor()(piece * (100_000 // len(piece)))
+    assert time.process_time() - started < 3
+
+
+def test_secrets_in_the_environment_are_known_by_their_names() -> None:
+    redactor = Redactor()
+    redactor.learn_environment(
+        {
+            "OPENAI_API_KEY": "a-key-without-any-shape",
+            "PGPASSWORD": "correct-horse-1",
+            "LANG": "a-language-of-its-own",
+            "LOCAL_MODEL_KEY": "none",
+        }
+    )
+    told = "with a-key-without-any-shape and correct-horse-1, none in a-language-of-its-own"
+    assert redactor(told) == "with [redacted] and [redacted], none in a-language-of-its-own"
+
+
+def test_logging_masks_what_the_environment_holds(output: io.StringIO, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MODEL_API_KEY", "a-key-without-any-shape-2")
+    configure_logging(json_lines=True, stream=output)
+    logging.getLogger("graph").error("the model refused a-key-without-any-shape-2")
+    assert "the model refused [redacted]" in output.getvalue()
 
 
 @given(st.text(alphabet=st.characters(codec="utf-8"), max_size=60))

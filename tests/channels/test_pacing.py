@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
@@ -195,4 +196,54 @@ async def test_what_an_earlier_owner_spent_evenly_and_a_new_one_spends_stay_insi
     await room.clock.advance(window * 2, settle=4)
     assert most_in_window([*earlier, *talker.times], window) <= limit
     assert len(talker.times) >= limit
+    await room.close()
+
+
+async def test_a_reply_that_begins_does_not_overtake_one_whose_time_has_come_at_the_same_moment() -> None:
+    room = Room(calls=Budget(1, 1.0))
+    due = room.start + 1.0 + 0.05  # when the first call has surely left the window
+    newcomer = Talker(room.pacer, room.clock, (Draw("calls"),), changed_at=room.start)
+
+    async def begin_then() -> None:
+        await room.clock.sleep(due - room.start)
+        await newcomer.talk(count=1)
+
+    room.tasks.append(asyncio.create_task(begin_then()))  # sleeps earlier than the pacer does, so it wakes before it
+    await room.clock.advance(0)
+    room.talker(Draw("calls"), count=1)
+    final = room.talker(Draw("calls"), urgency=Urgency.FINAL, count=1)
+    await room.clock.advance(1.5)
+    assert final.times == [due]
+    assert newcomer.times == []
+    await room.close()
+
+
+async def test_a_reply_that_begins_is_let_through_although_others_wait_for_another_budget() -> None:
+    room = Room(chat=Budget(1, 60.0))
+    waiting = [room.talker(Draw("chat", "full")) for _ in range(3)]
+    await room.clock.advance(1)
+    one = room.talker(Draw("chat", "free"), count=1)
+    await room.clock.advance(0)
+    assert one.times == [room.clock.now()]
+    assert sum(len(talker.times) for talker in waiting) == 1
+    await room.close()
+
+
+async def test_ten_thousand_replies_that_begin_at_once_do_not_block_the_loop() -> None:
+    room = Room(calls=Budget(30, 1.0, burst=30), chat=Budget(20, 60.0))
+    talkers = [room.talker(Draw("calls"), Draw("chat", str(n)), urgency=Urgency.FINAL, count=1) for n in range(10_000)]
+    began = time.process_time()
+    await room.clock.advance(0, settle=3)
+    assert time.process_time() - began < 1.5  # seconds; 5 to 7 when each of them looks at all others
+    assert sum(len(talker.times) for talker in talkers) == 30
+    await room.close()
+
+
+async def test_scopes_that_are_idle_are_forgotten_also_when_nobody_ever_waits() -> None:
+    room = Room(message=Budget(5, 1.0, burst=5))
+    for number in range(5_000):
+        room.talker(Draw("message", str(number)), count=1)
+        if number % 100 == 0:
+            await room.clock.advance(2.0, settle=2)
+    assert len(room.pacer._scopes) <= 1_000
     await room.close()

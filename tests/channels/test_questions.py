@@ -53,16 +53,38 @@ def test_typed_text_that_means_an_option_is_that_option(typed: str) -> None:
     assert asked.shown_answer(typed) == "No way"
 
 
-@pytest.mark.parametrize("typed", ["neither of them", "3", "0", "way", ""])
+@pytest.mark.parametrize("typed", ["neither of them", "3", "0", "way", "No ways", "Unsure", "Sure?"])
 def test_other_text_is_the_answer_itself(typed: str) -> None:
     asked = question({"question": "?", "options": ["Sure", "No way"]})
+    assert asked.refusal(typed) == ""
     assert asked.answer(typed) == typed
 
 
-def test_a_press_of_an_option_that_does_not_exist_is_no_option() -> None:
-    asked = question({"question": "?", "options": ["a", "b"]})
-    assert asked.chosen("7", pressed=True) is None
-    assert asked.answer("7", pressed=True) == "7"
+@pytest.mark.parametrize(("typed", "answer"), [("7", "7"), ("none", "none"), ("B", "b!")])
+def test_a_press_of_no_option_is_text_from_a_form(typed: str, answer: str) -> None:
+    asked = question({"question": "?", "options": ["a", {"label": "b", "value": "b!"}]})
+    assert asked.refusal(typed, pressed=True) == ""
+    assert asked.answer(typed, pressed=True) == answer
+
+
+@pytest.mark.parametrize("typed", ["", "  ", "hm, what is the difference?", "b or c", "3"])
+def test_where_only_options_are_wanted_other_text_is_no_answer(typed: str) -> None:
+    asked = question({"question": "?", "options": ["a", "b"], "free_text": False})
+    assert asked.refusal(typed) == "Please choose one of the answers."
+    assert asked.refusal(typed, pressed=True) == "Please choose one of the answers."
+    assert asked.refusal("2") == asked.refusal("b") == asked.refusal("0", pressed=True) == ""
+
+
+def test_nothing_is_no_answer() -> None:
+    assert question("Name?").refusal(" ") == "Please answer in words."
+
+
+@pytest.mark.parametrize(
+    ("typed", "schema", "answer"),
+    [("twelve", None, "twelve, see below"), ("12", {"type": "integer"}, 12), ("red", {"enum": ["red"]}, "red")],
+)
+def test_a_remark_is_added_to_words_for_the_agent_only(typed: str, schema: JsonValue, answer: JsonValue) -> None:
+    assert question("How?", response_schema=schema).answer(typed, remark=", see below") == answer
 
 
 @pytest.mark.parametrize(
@@ -119,21 +141,70 @@ def test_a_review_offers_what_may_be_decided() -> None:
     [
         ("yes", {"type": "approve"}),
         ("Approve", {"type": "approve"}),
-        ("1", {"type": "approve"}),
         ("同意", {"type": "approve"}),
         ("no", {"type": "reject"}),
-        ("too much!", {"type": "reject", "message": "too much!"}),
+        ("No!", {"type": "reject"}),
+        ("no, too much", {"type": "reject", "message": "no, too much"}),
+        ("Reject: too much!", {"type": "reject", "message": "Reject: too much!"}),
+        ("拒绝，太贵了", {"type": "reject", "message": "拒绝，太贵了"}),
         (
             'edit: {"amount": 4}',
             {"type": "edit", "edited_action": {"name": "pay", "args": {"amount": 4, "to": "Bob"}}},
         ),
         ('{"amount": 4}', {"type": "edit", "edited_action": {"name": "pay", "args": {"amount": 4, "to": "Bob"}}}),
-        ("edit: four", {"type": "reject", "message": "edit: four"}),
     ],
 )
-def test_a_review_is_decided_by_words(typed: str, decision: JsonValue) -> None:
+@pytest.mark.parametrize("pressed", [False, True])  # pressed: typed into the form of a card
+def test_a_review_is_decided_by_words(typed: str, decision: JsonValue, pressed: bool) -> None:
     (asked,) = review("approve", "edit", "reject")
-    assert asked.answer(typed) == decision
+    assert asked.refusal(typed, pressed=pressed) == ""
+    assert asked.answer(typed, pressed=pressed) == decision
+
+
+def test_a_typed_number_counts_from_one_and_a_pressed_one_is_an_option() -> None:
+    (asked,) = review("approve", "reject")
+    assert asked.answer("1") == asked.answer("0", pressed=True) == {"type": "approve"}
+    assert asked.answer("2") == asked.answer("1", pressed=True) == {"type": "reject"}
+
+
+@pytest.mark.parametrize(
+    "typed",
+    [
+        "too much!",
+        "what does it do?",
+        "disapprove",
+        "不同意",
+        "not ok",
+        "yes?",
+        "yes, but only 4",
+        "no problem, do it",
+        "edit: four",
+        "edit",
+        "",
+    ],
+)
+def test_a_review_is_not_decided_without_an_explicit_word(typed: str) -> None:
+    (asked,) = review("approve", "edit", "reject")
+    assert asked.refusal(typed) == (
+        "This takes an explicit word. Please answer “approve” or “reject” (“reject: …” says why) or "
+        "“edit: …” with what to change."
+    )
+
+
+@pytest.mark.parametrize(
+    ("allowed", "typed", "ways"),
+    [
+        (("approve",), "no", "“approve”."),
+        (("approve", "edit"), "no", "“approve” or “edit: …” with what to change."),
+        (("approve", "edit"), "no, never", "“approve” or “edit: …” with what to change."),
+        (("reject",), "yes", "“reject” (“reject: …” says why)."),
+        (("approve", "reject"), '{"amount": 4}', "“approve” or “reject” (“reject: …” says why)."),
+        (("edit", "respond"), "edit: four", "“edit: …” with what to change or in your own words."),
+    ],
+)
+def test_what_may_not_be_decided_is_no_answer(allowed: tuple[str, ...], typed: str, ways: str) -> None:
+    (asked,) = review(*allowed)
+    assert asked.refusal(typed) == f"This takes an explicit word. Please answer {ways}"
 
 
 def test_the_only_argument_of_an_action_is_edited_by_its_new_value() -> None:
@@ -147,7 +218,9 @@ def test_the_only_argument_of_an_action_is_edited_by_its_new_value() -> None:
 
 def test_free_text_responds_where_that_is_allowed() -> None:
     (asked,) = review("approve", "respond")
+    assert asked.refusal("I do not know") == asked.refusal("no, never") == ""
     assert asked.answer("I do not know") == {"type": "respond", "message": "I do not know"}
+    assert asked.answer("no, never") == {"type": "respond", "message": "no, never"}
 
 
 def test_several_actions_are_asked_one_after_the_other_and_decided_together() -> None:
@@ -175,6 +248,14 @@ def test_the_older_human_interrupt_is_answered_in_its_own_words() -> None:
     assert asked.answer("what for?") == {"type": "response", "args": "what for?"}
     assert asked.answer('{"amount": 1}') == {"type": "edit", "args": {"action": "pay", "args": {"amount": 1}}}
     assert next_input([asked], [asked.answer("yes")], sender=ANN) == Resume({"i1": [{"type": "accept", "args": None}]})
+
+
+def test_the_older_human_interrupt_takes_no_words_where_it_allows_no_response() -> None:
+    flags: JsonValue = {"allow_accept": True, "allow_edit": False, "allow_respond": False, "allow_ignore": True}
+    request: JsonValue = {"action_request": {"action": "pay", "args": {"amount": 5}}, "config": flags}
+    (asked,) = open_questions([{"id": "i1", "value": [request]}])
+    assert asked.refusal("what for?") == "This takes an explicit word. Please answer “approve” or “ignore”."
+    assert asked.answer("no") == {"type": "ignore", "args": None}
 
 
 # ---------------------------------------------------------------- clarifications, breakpoints, resuming
@@ -240,3 +321,20 @@ def test_every_question_can_be_stored_shown_and_answered(
         assert len({option.id for option in asked.question.options}) == len(asked.question.options)
         assert all(option.label for option in asked.question.options)
         next_input([asked], [asked.answer(answer, pressed=pressed)], sender=ANN)
+        assert any(not asked.refusal(words) for words in ("1", "yes", "no", "ignore", 'edit: {"a": 1}', "hello"))
+
+
+@given(
+    allowed=st.sets(st.sampled_from(["approve", "edit", "reject", "respond"]), min_size=1),
+    answer=st.text(max_size=20)
+    | st.sampled_from(["yes", "no", "no, never", "0", "1", "2", '{"amount": 4}', "edit: 4"]),
+    pressed=st.booleans(),
+)
+def test_no_answer_decides_what_is_not_allowed(allowed: set[str], answer: str, pressed: bool) -> None:
+    (asked,) = review(*allowed)
+    decided = asked.answer(answer, pressed=pressed)
+    if asked.refusal(answer, pressed=pressed):
+        assert asked.chosen(answer, pressed=pressed) is None
+    else:
+        assert isinstance(decided, dict)
+        assert decided["type"] in allowed

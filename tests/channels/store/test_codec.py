@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+from collections.abc import Callable
 
 import pytest
 from hypothesis import given, settings
@@ -37,6 +38,7 @@ from channels.store.codec import (
     view_from_json,
     view_to_json,
 )
+from channels.store.records import Unreadable
 
 DIALECTS: list[Dialect] = [registry.load(name)() for name in ("sqlite", "postgresql.psycopg")]
 
@@ -128,6 +130,22 @@ def test_fields_that_an_older_version_did_not_have_get_their_defaults() -> None:
     for name in set(older) - required - {"phase", "body"}:
         del older[name]
     assert view_from_json(older) == full
+
+
+@pytest.mark.parametrize("read", [inbound_from_json, place_from_json, view_from_json])
+@pytest.mark.parametrize(
+    "text",
+    ["", "{", '"', "nul", "[" * 100_000, '{"kind": "secret", "phase": "secret", "chat": 1}'],
+    ids=["empty", "open", "quote", "torn", "deep", "unknown"],
+)
+def test_a_value_that_cannot_be_read_is_told_from_all_others_and_is_not_quoted(
+    read: Callable[[JsonValue], object], text: str
+) -> None:
+    value = JsonText().process_result_value(text, DIALECTS[0])
+    with pytest.raises(Unreadable) as caught:
+        read(value)
+    assert "secret" not in str(caught.value)
+    assert caught.value.__cause__ is None
 
 
 @pytest.mark.parametrize("dialect", DIALECTS, ids=lambda dialect: dialect.name)

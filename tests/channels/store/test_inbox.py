@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import threading
 from collections.abc import Iterator
+from dataclasses import replace
 
 import pytest
 
@@ -17,6 +18,7 @@ from channels.store.schema import inbounds
 from tests.channels.store.conftest import OpenStore
 from tests.channels.store.samples import (
     ANSWER,
+    CHANNEL,
     START,
     accepted,
     answered,
@@ -270,12 +272,118 @@ async def test_those_that_wait_are_counted_and_can_be_taken_back(store: Store, l
         await accepted(store, inbound(key))
     conversation = turn.conversation.id
     assert await store.waiting(conversation) == 3
-    assert await store.drop_waiting(lease, conversation, ["message-k1", "message-k3"]) == 1
+    assert await store.drop_waiting(lease, "lobby", "message-k1") == 0  # it waits no longer
+    assert await store.drop_waiting(lease, "lobby", "message-k3") == 1
     assert await store.waiting(conversation) == 2
-    assert await store.drop_waiting(lease, conversation) == 2
     await store.finish(lease, turn.id)
-    assert await store.claim(lease, 10) == []
+    assert [keys(turn) for turn in await store.claim(lease, 10)] == [["k2"]]
     assert await store.accept(inbound("k3"), Lane.TURN) is None
+
+
+async def test_a_message_that_was_taken_back_is_found_in_whichever_conversation_it_waits(
+    store: Store, lease: Lease
+) -> None:
+    await answered(store, lease, "k1")
+    replied = await accepted(store, inbound("k2", thread="elsewhere", reply_to="k1-a"))
+    await accepted(store, inbound("k2", "garden", channel="other"))
+    assert await store.drop_waiting(lease, "garden", "message-k2") == 0
+    assert await store.drop_waiting(lease, "lobby", "message-k2") == 1
+    assert await store.waiting(replied.conversation_id) == 0
+    assert [count.waiting for count in await store.counts() if count.channel == "other"] == [1]
+
+
+async def test_a_question_is_open_from_when_it_was_accepted_until_it_is_answered(store: Store, lease: Lease) -> None:
+    async def is_open(chat: str = "lobby", channel: str = CHANNEL) -> bool:
+        return await store.is_open(channel, chat, "message-k1")
+
+    assert not await is_open()
+    await accepted(store, inbound("k1"))
+    assert await is_open()
+    assert not await is_open("garden")
+    assert not await is_open(channel="other")
+    (turn,) = await store.claim(lease, 1)
+    assert await is_open()
+    await store.save_final(lease, turn.id, ANSWER, None)
+    await store.finish(lease, turn.id)
+    assert not await is_open()
+
+
+async def test_a_command_is_no_question(store: Store) -> None:
+    await accepted(store, inbound("k1"), Lane.CONTROL)
+    assert not await store.is_open(CHANNEL, "lobby", "message-k1")
+
+
+# ---------------------------------------------------------------- taking part in threads
+
+
+async def test_the_bot_takes_part_in_the_threads_that_were_joined_and_in_no_other(store: Store) -> None:
+    await accepted(store, inbound("k1", thread="t1"))
+    assert not await store.takes_part(place(thread="t1"))
+    assert await store.accept(inbound("k2"), Lane.TURN, joins=place(thread="t2")) is not None
+    assert await store.takes_part(place(thread="t2"))
+    ann = replace(place(thread="t2"), user="ann")
+    for other in (place(thread="t3"), place("garden", thread="t2"), place(thread="t2", channel="other"), ann):
+        assert not await store.takes_part(other)
+    assert await store.accept(inbound("k3"), Lane.TURN, joins=ann) is not None
+    assert await store.takes_part(ann)
+
+
+async def test_a_redelivered_event_joins_nothing(store: Store) -> None:
+    await accepted(store, inbound("k1"))
+    assert await store.accept(inbound("k1"), Lane.TURN, joins=place(thread="t1")) is None
+    assert not await store.takes_part(place(thread="t1"))
+
+
+async def test_a_thread_stays_joined_when_its_chat_gets_another_id(store: Store) -> None:
+    await store.accept(inbound("k1", "old", thread="t1"), Lane.TURN, joins=place("old", thread="t1"))
+    await store.rekey(CHANNEL, "old", "new")
+    assert await store.takes_part(place("new", thread="t1"))
+
+
+async def test_a_thread_stays_joined_as_long_as_questions_come(store: Store, lease: Lease, clock: ManualClock) -> None:
+    thread = place(thread="t1")
+    for key in ("k1", "k2"):
+        await store.accept(inbound(key, thread="t1"), Lane.TURN, joins=thread)
+        (turn,) = await store.claim(lease, 1)
+        await store.save_final(lease, turn.id, ANSWER, None)
+        await store.finish(lease, turn.id)
+        await clock.advance(10.0)
+    for before, still in ((START + 5.0, True), (START + 15.0, False)):
+        await store.prune(turns_before=before, inbounds_before=before)
+        assert await store.takes_part(thread) is still
+
+
+# ---------------------------------------------------------------- begun anew
+
+
+async def test_a_command_becomes_the_first_question_of_a_new_generation_once(store: Store, lease: Lease) -> None:
+    done = await answered(store, lease, "k1")
+    command = await accepted(store, inbound("k2"), Lane.CONTROL)
+    question = replace(command.inbound, text="the rest of it")
+    for _ in range(2):
+        await store.ask_anew(lease, command.id, question)
+        await store.control_done(lease, command.id)
+    assert await store.controls(lease) == []
+    (turn,) = await store.claim(lease, 10)
+    assert turn.inbounds == (question,)
+    assert turn.conversation.id == done.conversation.id
+    assert (turn.conversation.generation, turn.conversation.thread_id) == (1, None)
+    assert await store.accept(inbound("k2"), Lane.CONTROL) is None
+    await store.ask_anew(lease, command.id, question)
+    assert (await known(store, turn)).conversation.generation == 1
+
+
+async def test_a_command_that_was_handled_asks_nothing(store: Store, lease: Lease) -> None:
+    command = await accepted(store, inbound("k1"), Lane.CONTROL)
+    await store.control_done(lease, command.id)
+    await store.ask_anew(lease, command.id, command.inbound)
+    assert await store.claim(lease, 10) == []
+    conversation = await store.conversation_at(command.inbound.place)
+    assert conversation is not None
+    assert conversation.generation == 0
+
+
+# ---------------------------------------------------------------- commits that nobody saw
 
 
 async def test_a_turn_whose_commit_was_not_seen_is_given_out_by_the_next_claim(
@@ -338,7 +446,7 @@ async def test_control_inbounds_are_no_turns_and_do_not_count_as_waiting(store: 
     assert await store.claim(lease, 10) == []
     assert await store.waiting(stored.conversation_id) == 0
     assert await store.next_ready(lease) is None
-    assert await store.drop_waiting(lease, stored.conversation_id) == 0
+    assert await store.drop_waiting(lease, "lobby", "message-stop") == 0
 
 
 async def test_a_handled_control_inbound_is_still_known_to_redeliveries(store: Store, lease: Lease) -> None:

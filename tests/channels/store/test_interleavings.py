@@ -241,11 +241,11 @@ class Trial:
                 self.model.turns.append(Told(found[0].id, told.chat, told.keys, TurnState.CLAIMED))
 
     async def drop(self, owner: str, chat: str) -> None:
-        conversation = await self.stores[owner].conversation_at(place(chat, channel=self.model.channel))
-        if owner in self.model.held and conversation is not None:
-            dropping = self.stores[owner].drop_waiting(self.model.held[owner], conversation.id)
+        queue = self.model.waiting[chat]
+        if owner in self.model.held and queue:
+            dropping = self.stores[owner].drop_waiting(self.model.held[owner], chat, f"message-{queue[-1].key}")
             if await self.fenced(dropping, self.model.may_write(owner)):
-                self.model.waiting[chat] = []
+                queue.pop()
 
     async def advance(self, seconds: float) -> None:
         await self.model.clock.advance(seconds)

@@ -131,7 +131,7 @@ Write = Callable[[Store, Lease, Todo], Awaitable[object]]
 
 WRITES: dict[str, Write] = {
     "claim": lambda store, lease, todo: store.claim(lease, 10),
-    "drop_waiting": lambda store, lease, todo: store.drop_waiting(lease, todo.turn.conversation.id),
+    "drop_waiting": lambda store, lease, todo: store.drop_waiting(lease, "lobby", "message-k3"),
     "answer_control": lambda store, lease, todo: store.answer_control(lease, todo.control, ANSWER),
     "control_done": lambda store, lease, todo: store.control_done(lease, todo.control),
     "set_thread": lambda store, lease, todo: store.set_thread(lease, todo.turn.id, ThreadId("late")),
@@ -144,6 +144,7 @@ WRITES: dict[str, Write] = {
     "requeue": lambda store, lease, todo: store.requeue(lease, todo.done.id),
     "set_pending": lambda store, lease, todo: store.set_pending(lease, todo.turn.conversation.id, "late"),
     "new_generation": lambda store, lease, todo: store.new_generation(lease, todo.turn.conversation.id),
+    "ask_anew": lambda store, lease, todo: store.ask_anew(lease, todo.control, inbound("anew")),
     "renew": lambda store, lease, todo: store.renew(lease),
 }
 READS: dict[str, Write] = {

@@ -86,7 +86,7 @@ async def test_nothing_that_is_open_or_waits_is_forgotten(store: Store, lease: L
 async def test_dead_letters_dropped_and_handled_inbounds_are_forgotten_in_time(store: Store, lease: Lease) -> None:
     turn = await claimed(store, lease, "k1")
     await accepted(store, inbound("k2"))
-    await store.drop_waiting(lease, turn.conversation.id)
+    await store.drop_waiting(lease, "lobby", "message-k2")
     control = await accepted(store, inbound("stop"), Lane.CONTROL)
     await store.control_done(lease, control.id)
     await store.finish(lease, turn.id, TurnState.DEAD)

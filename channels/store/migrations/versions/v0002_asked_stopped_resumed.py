@@ -1,4 +1,4 @@
-"""When an inbound was asked, so that those that wait are claimed in that order."""
+"""When an inbound was asked, that somebody wants a turn to stop, and the question that a turn answers."""
 
 from __future__ import annotations
 
@@ -13,3 +13,5 @@ depends_on = None
 
 def upgrade() -> None:
     op.add_column("inbounds", sa.Column("asked_at", sa.Double))
+    op.add_column("turns", sa.Column("stop_notice", sa.Text))
+    op.add_column("turns", sa.Column("resumes", sa.Text))
