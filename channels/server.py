@@ -5,21 +5,22 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import hmac
-import ipaddress
 import socket
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Protocol
 
 import uvicorn
 from pydantic import JsonValue
 from starlette.applications import Starlette
+from starlette.datastructures import URL
 from starlette.requests import Request
-from starlette.responses import JSONResponse, PlainTextResponse, Response
+from starlette.responses import JSONResponse, PlainTextResponse, RedirectResponse, Response
 from starlette.routing import BaseRoute, Mount, Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from channels.adapter import Health
+from channels.loopback import is_loopback, local_url
 
 _ADMIN_COOKIE = "channel-bridge-console"
 _MAX_HOOK_BYTES = 4 * 1024 * 1024  # far above any platform's event (Slack: 4 MB over its socket)
@@ -42,21 +43,15 @@ class Readiness(Protocol):
     def ready(self) -> bool: ...
 
 
-def is_loopback(host: str) -> bool:
-    """Whether an address to listen on can be reached from this machine only."""
-    if host == "localhost":
-        return True
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return False
-
-
 class AdminGuard:
-    """Who may see the console and the metrics: anybody on this machine, and elsewhere whoever has the admin token."""
+    """Who may see the console and the metrics: whoever has the admin token.
 
-    def __init__(self, host: str, token: str | None) -> None:
-        self._open = is_loopback(host) and token is None
+    Without one, anybody on this machine, as long as nobody else can get here: `host` is a loopback address and the
+    bridge is not published, for what a proxy passes on cannot be told from what this machine asks.
+    """
+
+    def __init__(self, host: str, token: str | None, *, is_published: bool = False) -> None:
+        self._open = token is None and is_loopback(host) and not is_published
         self._token = token
 
     @property
@@ -67,7 +62,7 @@ class AdminGuard:
     def allows(self, request: Request) -> bool:
         if self._open:
             # A page elsewhere could point its own name at this address; it cannot choose our name.
-            return is_loopback((request.url.hostname or "").strip("[]"))
+            return is_loopback(request.url.hostname or "")
         bearer = request.headers.get("authorization", "").removeprefix("Bearer ").strip()
         return self.matches(bearer) or self._is_remembered(request)
 
@@ -100,7 +95,7 @@ class AdminGuard:
         text = (
             "This needs `Authorization: Bearer …` with the value of server.admin_token.\n"
             if self._token is not None
-            else "This is closed: set server.admin_token, or listen on 127.0.0.1.\n"
+            else "This is closed: set server.admin_token, or listen on 127.0.0.1 and without server.public_url.\n"
         )
         return PlainTextResponse(text, status_code=401, headers={"www-authenticate": "Bearer"})
 
@@ -142,9 +137,22 @@ def build_app(
         Route("/metrics", show_metrics),
         *console,
         *(Route(f"/hooks/{name}", endpoint=_Hook(app)) for name, app in hooks.items()),
-        *(Mount(path.rstrip("/"), app=app) for path, app in sorted(mounts.items(), reverse=True)),
+        *_pages(mounts),
     ]
     return Starlette(routes=routes)
+
+
+def _pages(mounts: Mapping[str, ASGIApp]) -> Iterator[BaseRoute]:
+    """The pages at their paths. Each has a route for its path without the last slash, which a page at `/` would eat."""
+    for path, app in sorted(mounts.items(), reverse=True):
+        if path != "/":
+            yield Route(path, _add_slash)
+        yield Mount(path.rstrip("/"), app=app)
+
+
+async def _add_slash(request: Request) -> Response:
+    # Relative, for a proxy in front may have the page at another path.
+    return RedirectResponse(str(URL(path=request.url.path.rpartition("/")[2] + "/", query=request.url.query)))
 
 
 class _Hook:
@@ -193,8 +201,7 @@ class Server:
 
     @property
     def url(self) -> str:
-        host = "127.0.0.1" if self._host in ("0.0.0.0", "::") else self._host
-        return f"http://[{host}]:{self.port}" if ":" in host else f"http://{host}:{self.port}"
+        return local_url(self._host, self.port)
 
     async def start(self) -> None:
         """Returns when requests are answered."""
@@ -235,8 +242,9 @@ def _listen(host: str, port: int) -> socket.socket:
     try:
         listener.bind((host, port))
         listener.listen(256)
-    except OSError as error:
+    except (OSError, UnicodeError) as error:
         listener.close()
-        raise AddressInUse(f"cannot listen on {host}:{port}: {error.strerror or error}") from None
+        reason = error.strerror or str(error) if isinstance(error, OSError) else "not the name of a machine"
+        raise AddressInUse(f"cannot listen on server.host {host}, server.port {port}: {reason}") from None
     listener.setblocking(False)
     return listener

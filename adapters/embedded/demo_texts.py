@@ -13,7 +13,7 @@ SUGGESTIONS: tuple[tuple[str, str], ...] = (
     ("tell me a long story", "a long answer; stop it whenever you like"),
     ("slow tool", "what you see while a tool is silent for some seconds"),
     ("how do I stop an answer?", "searches my own help"),
-    ("fail", "what you see when the agent breaks"),
+    ("fail", "what you see when the agent breaks; why it broke is for the terminal, traceback and all"),
     ("what did I say before?", "I remember this conversation"),
 )
 
@@ -30,7 +30,8 @@ brings it to you.
 
 {_listed(SUGGESTIONS)}
 
-Set `OPENAI_API_KEY` and start me again, and a real model answers instead of the script."""
+Set `OPENAI_API_KEY` and start me again, and a real model answers instead of the script. How the bridge itself is \
+doing is shown at `/console` of its address."""
 
 WELCOME_CHINESE = """你好！👋 我是 **Channel Bridge** 的演示助手。我背后没有大模型，只有一份脚本，\
 但其余的一切都是真的：LangGraph 在运行，答案一段一段地流出来，工具会被调用，需要时我也会反过来问你。
@@ -177,6 +178,7 @@ HELP_PAGES: tuple[tuple[str, str], ...] = (
     ("Try a question again", "Send `/retry` to ask your last question once more."),
     ("See what is going on", "Send `/status`. It tells whether an answer is being worked on, and for how long."),
     ("Get help", "Send `/help` for the list of commands."),
+    ("See how the bridge is doing", "Open `/console` at the bridge's address: its channels, and what was given up."),
     ("Use a real model", "Set `OPENAI_API_KEY` (and, if you like, `OPENAI_BASE_URL` and `OPENAI_MODEL`) and restart."),
     (
         "Use your own agent",

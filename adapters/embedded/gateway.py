@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-import ipaddress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from channels.clock import Clock, SystemClock
+from channels.loopback import is_loopback
 
 if TYPE_CHECKING:
     from adapters.embedded.serving import Serving
@@ -34,12 +34,7 @@ class Settings:
 
     @property
     def is_loopback(self) -> bool:
-        if self.host == "localhost":
-            return True
-        try:
-            return ipaddress.ip_address(self.host).is_loopback
-        except ValueError:
-            return False
+        return is_loopback(self.host)
 
 
 class EmbeddedGateway:

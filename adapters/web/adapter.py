@@ -11,11 +11,11 @@ from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from adapters.web.cookies import Cookies
-from adapters.web.guard import Guard, Tokens, is_loopback, with_headers
+from adapters.web.guard import Guard, Tokens, with_headers
 from adapters.web.log import LogAway, MemoryLog, WebLog
 from adapters.web.pages import Pages, asked_of
 from adapters.web.paint import Style
-from adapters.web.sqllog import SqlLog
+from adapters.web.sqllog import SCHEMA, SqlLog
 from adapters.web.surface import BUDGETS, WebSurface
 from adapters.web.timeline import Asked, Timelines
 from channels.adapter import (
@@ -29,7 +29,10 @@ from channels.adapter import (
     StoreAway,
     Transient,
 )
+from channels.loopback import is_loopback
 from channels.model import Attachment, TurnId, View
+from channels.store.probe import probe
+from channels.store.records import StoreError
 from config.web import WebChannel
 
 log = structlog.get_logger(__name__)
@@ -61,7 +64,7 @@ class WebAdapter:
 
     @property
     def budgets(self) -> Mapping[str, Budget]:
-        return BUDGETS
+        return self._settings.limits.over(BUDGETS)
 
     @property
     def webhook(self) -> ASGIApp | None:
@@ -213,15 +216,12 @@ class WebAdapter:
         return Check("access", True, "open to this machine only")
 
     async def _check_log(self) -> Check:
-        trial = _make_log(self._settings, self._context)
+        if self._settings.store is None:
+            return Check("history", True, "kept in memory only")
         try:
-            await trial.open()
-        except LogAway as error:
-            return Check("history", False, str(error))
-        finally:
-            await trial.close()
-        detail = "kept in memory only" if self._settings.store is None else "can be read and written"
-        return Check("history", True, detail)
+            return Check("history", True, await probe(self._settings.store.get_secret_value(), SCHEMA))
+        except StoreError as error:
+            return Check("history", False, f"`store`: {error}")
 
 
 def _make_log(settings: WebChannel, context: Context) -> WebLog:

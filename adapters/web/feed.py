@@ -11,6 +11,8 @@ from dataclasses import dataclass
 
 from pydantic import JsonValue
 
+from channels.shapes import whole_number
+
 
 @dataclass(frozen=True, slots=True)
 class Event:
@@ -62,10 +64,9 @@ class Feed:
 
     def number_of(self, cursor: str | None) -> int | None:
         """The number that a cursor names, or None when it is not from this feed."""
-        life, _, number = (cursor or "").rpartition("-")
-        if life != self._life or not number.isascii() or not number.isdigit():
-            return None
-        return int(number) if int(number) <= self._last else None
+        life, _, digits = (cursor or "").rpartition("-")
+        number = whole_number(digits)
+        return number if life == self._life and number is not None and number <= self._last else None
 
     def after(self, number: int) -> Sequence[Event] | None:
         """Everything after the event `number`, or None when some of it has been forgotten."""

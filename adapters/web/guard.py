@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hmac
-import ipaddress
 import re
 from collections import deque
 from urllib.parse import urlsplit
@@ -15,6 +14,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from adapters.web.cookies import Cookies
 from channels.clock import Clock
+from channels.loopback import is_loopback
 
 REQUEST_HEADER = "x-channel-bridge"
 """Every request that changes something carries it: a page of another site cannot set it without our consent."""
@@ -33,17 +33,6 @@ _HOST = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[^\s:@/\[\]]+)(?::\d*)?")
 _OPEN_PATHS = ("/sign-in", "/static/")
 _GUESSES = 10  # wrong tokens taken from one address in a minute
 _GUESS_WINDOW = 60.0
-
-
-def is_loopback(host: str) -> bool:
-    """Whether only this machine can reach the address or name."""
-    host = host.strip("[]")
-    if host.lower().rstrip(".") == "localhost":
-        return True
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return False
 
 
 class Tokens:

@@ -10,6 +10,7 @@ import html
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import takewhile
 
 import nh3
 from markdown_it import MarkdownIt
@@ -19,6 +20,7 @@ from markdown_it.rules_core import StateCore
 from markdown_it.token import Token
 from markdown_it.utils import EnvType, OptionsDict
 
+from adapters.web.displays import DISPLAY, with_maths
 from channels.markdown import heal
 
 _LARGEST = 1_000_000  # characters; a longer text is shown unformatted
@@ -35,6 +37,7 @@ _TAGS = {
 }
 _CLASSES = {
     "div": {"code", "code-head", "table", "plain"},
+    "p": {DISPLAY},
     "button": {"copy"},
     "th": {"align-left", "align-center", "align-right"},
     "td": {"align-left", "align-center", "align-right"},
@@ -93,7 +96,8 @@ class GrowingMarkup:
         end = text[self._settled :]
         is_healable = not complete and len(end) - end.rfind("\n\n") <= _LONGEST_HEALED
         source = heal(end) if is_healable else end
-        last_line = end.count("\n")
+        # Healing can take a mark from the beginning of an earlier line, which then seems to begin something else.
+        last_line = _lines_alike(end, source)
         settled: list[str] = []
         loose: list[str] = []
         settled_lines = 0
@@ -112,6 +116,12 @@ class GrowingMarkup:
 
 def _normal(text: str) -> str:
     return text.replace("\r\n", "\n").replace("\r", "\n").replace("\0", "\ufffd")
+
+
+def _lines_alike(text: str, other: str) -> int:
+    """How many complete lines of `text` are also the first of `other`."""
+    pairs = zip(text.split("\n")[:-1], other.split("\n"), strict=False)
+    return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], pairs))
 
 
 def _offset(text: str, line: int) -> int:
@@ -176,7 +186,7 @@ def _safe(dirty: str) -> str:
 
 def _parser(*, breaks: bool) -> MarkdownIt:
     parser = MarkdownIt("commonmark", {"html": False, "xhtmlOut": False, "breaks": breaks, "maxNesting": _DEEPEST})
-    parser.enable(["table", "strikethrough"])
+    with_maths(parser.enable(["table", "strikethrough"]))
     parser.block.ruler.at("reference", _define)
     parser.core.ruler.at("inline", _parse_inline)
     parser.core.ruler.after("inline", "finish", _finish)

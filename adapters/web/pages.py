@@ -26,7 +26,7 @@ from adapters.web.paint import RASTER_IMAGES, AskedFile
 from adapters.web.templating import FOLDER, STATIC_VERSION, render
 from adapters.web.timeline import Asked, Timelines
 from channels.adapter import Accepted, Context, Failure, Gone, StoreAway
-from channels.commands import CommandName, parse_command
+from channels.commands import CommandName, is_command, parse_command, question_in
 from channels.model import Action, Attachment, Inbound, InboundKind, Place, Press, Sender, TurnId, View
 from config.web import WebChannel
 
@@ -52,7 +52,8 @@ def asked_of(inbound: Inbound) -> Asked:
     """How an inbound of this channel stands in the history."""
     is_press = inbound.kind is InboundKind.PRESS
     is_silent = is_press and (inbound.press is None or inbound.press.action is not Action.ANSWER)
-    command = None if is_press else parse_command(inbound.text)
+    is_for_the_bridge = not is_press and is_command(inbound) and question_in(inbound) is None
+    command = parse_command(inbound.text) if is_for_the_bridge else None
     return Asked(
         id=inbound.message_id,
         text="" if is_silent else inbound.text,

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import threading
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from adapters.web.markup import GrowingMarkup, markup, plain
-from adapters.web.templating import render, trusted
+from adapters.web.templating import render, span, trusted
 from channels.access import ShowReasoning
 from channels.model import Phase, Question, Segment, StepState, TurnId, View
 
 RASTER_IMAGES = frozenset({"image/png", "image/jpeg", "image/gif", "image/webp"})
 """Images that a browser can show without running anything in them."""
+
+_LABELS = {Phase.THINKING: "Thinking", Phase.WORKING: "Working", Phase.WRITING: "Writing"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,12 +87,12 @@ class Painter:
         if notice := _notice(view):
             pieces["notice"] = render("notice", text=notice, failed=view.phase is Phase.FAILED)
         if live:
-            pieces["end"] = render("status", label=_label(view, self.style), turn=self.turn)
+            pieces["end"] = render("status", label=_LABELS.get(view.phase, "Waiting"), turn=self.turn)
         elif view.phase is not Phase.ASKING and not is_command:
             pieces["end"] = render(
                 "actions",
                 turn=self.turn,
-                has_text=bool(view.text),
+                source=_source(view),
                 done=view.phase is Phase.DONE,
                 feedback=feedback,
                 usage=view.usage,
@@ -130,21 +132,14 @@ def _steps(view: View, live: bool) -> str:
         steps=view.steps,
         live=live,
         failed=sum(step.state is StepState.FAILED for step in view.steps),
-        total=max(ends) - min(starts) if starts and ends and not live else None,
+        total=span(min(starts), max(ends)) if starts and ends and not live else "",
     )
 
 
-def _label(view: View, style: Style) -> str:
-    match view.phase:
-        case Phase.THINKING:
-            return "Thinking"
-        case Phase.WORKING:
-            running = [step.title for step in view.steps if step.state is StepState.RUNNING]
-            return running[-1] if running and style.steps else "Working"
-        case Phase.WRITING:
-            return "Writing"
-        case _:
-            return "Waiting"
+def _source(view: View) -> str:
+    """The answer as it was written, to be copied."""
+    answer = replace(view, body=tuple(segment for segment in view.body if segment.is_answer))
+    return answer.text or view.text
 
 
 def _answer(question: Question) -> str:

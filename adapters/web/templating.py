@@ -46,10 +46,15 @@ def size(count: int) -> str:
 
 
 def took(step: Step) -> str:
-    """How long a finished step took; empty while it runs or when nobody knows."""
+    """How long a finished step took; empty while it runs, or when nobody knows, or when it was no time at all."""
     if step.started is None or step.ended is None:
         return ""
-    return duration(step.ended - step.started)
+    return span(step.started, step.ended)
+
+
+def span(started: float, ended: float) -> str:
+    """How long something took, as people say it; empty when it would be said as `0.0 s`."""
+    return duration(ended - started) if ended - started >= 0.05 else ""
 
 
 _environment = Environment(

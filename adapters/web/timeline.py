@@ -149,9 +149,8 @@ class Timeline:
         """Show a question, once. It is durable when this returns; raises `LogAway` when only the pages have it."""
         async with self._adding:
             entry = await self._ensure(asked)
-        if entry is not None and not entry.is_saved:
-            async with entry.changing:
-                await self._save(entry)
+        if entry is not None:
+            await self._keep(entry)
 
     async def show(self, turn: TurnId, asked: Asked, view: View, *, unformatted: bool = False) -> None:
         """Bring the reply of this turn to the view. Repeating it changes nothing.
@@ -337,9 +336,15 @@ class Timeline:
             return _paint_reply(painter, body)
         return await asyncio.to_thread(_paint_reply, painter, body)
 
+    async def _keep(self, asked: _Entry) -> None:
+        """Write a question, once, whoever comes first: it or a reply below it."""
+        async with asked.changing:
+            if not asked.is_saved:
+                await self._save(asked)
+
     async def _save(self, entry: _Entry) -> None:
-        if entry.above is not None and not entry.above.is_saved:
-            await self._save(entry.above)  # a reply is never kept without its question
+        if entry.above is not None:
+            await self._keep(entry.above)  # a reply is never kept without its question
         reply = entry.reply
         if reply is not None:
             entry.record = replace(entry.record, body=reply.model_dump_json())

@@ -3,9 +3,10 @@
 
 from channels.markdown.blocks import HOLD
 from channels.markdown.heal import heal
+from channels.markdown.maths import Maths, find_maths, maths_at
 from channels.markdown.measure import Measure, display_width, json_utf8_bytes, utf8_bytes, utf16_units
 from channels.markdown.mentions import BREAKER, Mentions, neutralise_mentions
-from channels.markdown.parser import parse, parser
+from channels.markdown.parser import keeping_maths, parse, parser
 from channels.markdown.plain import plain_inline, plain_text, summary
 from channels.markdown.split import SMALLEST_LIMIT, Cut, cuts, split, split_at
 from channels.markdown.stable import stable_prefix
@@ -16,6 +17,7 @@ __all__ = [
     "HOLD",
     "SMALLEST_LIMIT",
     "Cut",
+    "Maths",
     "Measure",
     "Mentions",
     "Row",
@@ -23,9 +25,12 @@ __all__ = [
     "cuts",
     "display_width",
     "fence_tables",
+    "find_maths",
     "find_tables",
     "heal",
     "json_utf8_bytes",
+    "keeping_maths",
+    "maths_at",
     "neutralise_mentions",
     "parse",
     "parser",

@@ -9,6 +9,7 @@ from functools import cache
 from channels.markdown.blocks import HOLD, Blocks, Containers, Leaf, split_row
 from channels.markdown.containers import line_prefix
 from channels.markdown.inline import Delimiter, Edge, Inline, Kind, scan_inline
+from channels.markdown.maths import missing_end
 
 _PASSES = 32
 _WINDOW = 8_000
@@ -183,7 +184,11 @@ def _heal_inline(text: str, start: int) -> str:
         return text[: escape.start()]
     found = scan_inline(text, start, len(text), Edge.CUT)
     code_closing = ""
-    if pending := found.pending:
+    if (pending := found.pending) and pending.kind is Kind.MATHS:
+        if not text[pending.inner[0] :].strip(" \t\r\n>"):
+            return text[: pending.at]
+        return _closed(text + missing_end(text, pending.at, len(text)), start, "", found.openers)
+    if pending:
         inner = text[slice(*pending.inner)]
         if pending.kind is Kind.TAG or (pending.kind is Kind.CODE and not inner.strip()):
             return text[: pending.at]

@@ -19,6 +19,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 
 from channels.markdown.blocks import HOLD
+from channels.markdown.maths import maths_at, missing_end
 
 
 class Edge(Enum):
@@ -36,6 +37,7 @@ class Kind(Enum):
     LINK = "link"
     TAG = "autolink or tag"
     MARKS = "run of emphasis marks"
+    MATHS = "maths"
 
 
 @dataclass(slots=True)
@@ -77,7 +79,7 @@ class Inline:
 
     end: int
     spans: list[tuple[int, int]] = field(default_factory=list)
-    """Closed constructs: code, links, tags, emphasis."""
+    """Closed constructs: code, links, tags, emphasis, maths."""
     code: list[tuple[int, int]] = field(default_factory=list)
     targets: list[tuple[int, int]] = field(default_factory=list)
     """Link destinations and autolinks."""
@@ -92,7 +94,7 @@ class Inline:
         return min([settled, *first_open])
 
 
-_SPECIAL = re.compile(r"[\\`*_~\[\]<]")
+_SPECIAL = re.compile(r"[\\`*_~\[\]<$]")
 _RUN = {char: re.compile(re.escape(char) + "+") for char in "`*_~"}
 _NAME = "[A-Za-z][A-Za-z0-9-]*"
 _VALUED = r"""\s+[A-Za-z_:][\w:.-]*\s*=\s*(?:"[^"]*"|'[^']*'|[^\s"'=<>`]+)"""
@@ -139,8 +141,8 @@ class _Scan:
         while found.pending is None and (mark := _SPECIAL.search(text, at, end)):
             here = mark.start()
             char = mark[0]
-            if char == "\\":
-                at = here + 2
+            if char in "\\$":
+                at = self._maths(here) or here + (2 if char == "\\" else 1)
             elif char == "`":
                 at = self._code(here)
             elif char == "[":
@@ -193,6 +195,18 @@ class _Scan:
         if self._is_undecided(at) and _UNFINISHED_TAG.fullmatch(text, at, end):
             self.found.pending = Pending(Kind.TAG, at, (at, at))
         return at + 1
+
+    def _maths(self, at: int) -> int | None:
+        """The end of the maths that opens at `at`. Only a surface that replaces what it shows may look for it: maths
+        is known by its end, and until then what is in it counts as text."""
+        if self.edge is not Edge.CUT:
+            return None
+        if maths := maths_at(self.text, at, self.end):
+            self.found.spans.append((at, maths.end))
+            return maths.end
+        if missing_end(self.text, at, self.end):
+            self.found.pending = Pending(Kind.MATHS, at, (at + 2, self.end))
+        return None
 
     def _open_bracket(self, at: int, since: int) -> int:
         is_image = at > since and self.text[at - 1] == "!"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -21,6 +21,9 @@ _MARKUP_TAG = re.compile(
 _LINE_BREAK_TAG = re.compile(r"<br\s*/?>", re.IGNORECASE)
 _MARKS = re.compile(r"[\\`*_~\[\]<&!]")
 _SPACE = re.compile(r"\s+")
+
+_Target = Callable[[str, str], str]
+"""What stands behind the text of a link or an image, given the text and the address."""
 
 
 def plain_text(markdown: str) -> str:
@@ -49,13 +52,26 @@ def summary(markdown: str, length: int) -> str:
     return line[:cut].rstrip() + "…"
 
 
-@lru_cache(maxsize=4096)
 def plain_inline(markdown: str) -> str:
-    """One line of inline Markdown (a table's cell) without marks; of a link, only the text."""
+    """One line of inline Markdown without marks; of a link, only the text."""
+    return noted_inline(markdown, lambda _: "")
+
+
+def noted_inline(markdown: str, note: Callable[[str], str]) -> str:
+    """One line of inline Markdown (a table's cell) without marks; behind the text of a link or an image stands what
+    `note` gives for its address. An address that is its own text needs no note."""
     if not _MARKS.search(markdown):
         return markdown
-    tokens = parser().parseInline(markdown)[0].children or []
-    return _SPACE.sub(" ", _inline_text(tokens, with_targets=False))
+
+    def noted(text: str, address: str) -> str:
+        return f" {said}" if (said := note(address)) and text else said
+
+    return _SPACE.sub(" ", _inline_text(_parsed_inline(markdown), noted, noted))
+
+
+@lru_cache(maxsize=4096)
+def _parsed_inline(markdown: str) -> Sequence[Token]:
+    return parser().parseInline(markdown)[0].children or ()
 
 
 @dataclass(slots=True)
@@ -79,7 +95,7 @@ class _Writer:
     def take(self, token: Token) -> None:
         kind = token.type
         if kind == "inline":
-            text = _inline_text(token.children or [], with_targets=True)
+            text = _inline_text(token.children or (), _in_brackets, _nothing)
             if self._row is None:
                 self._write(text)
             else:
@@ -122,7 +138,15 @@ class _Writer:
                 indent.is_begun = True
 
 
-def _inline_text(tokens: Sequence[Token], *, with_targets: bool) -> str:
+def _in_brackets(text: str, address: str) -> str:
+    return f" ({address})" if text else address
+
+
+def _nothing(_text: str, _address: str) -> str:
+    return ""
+
+
+def _inline_text(tokens: Sequence[Token], of_link: _Target, of_image: _Target) -> str:
     parts: list[str] = []
     links: list[tuple[str, int]] = []
     for token in tokens:
@@ -132,7 +156,8 @@ def _inline_text(tokens: Sequence[Token], *, with_targets: bool) -> str:
         elif kind in ("softbreak", "hardbreak"):
             parts.append("\n")
         elif kind == "image":
-            parts.append(_inline_text(token.children or [], with_targets=False))
+            text = _inline_text(token.children or (), _nothing, _nothing)
+            parts += [text, of_image(text, str(token.attrGet("src") or ""))]
         elif kind == "html_inline":
             parts.append(_without_tags(token.content))
         elif kind == "link_open":
@@ -140,8 +165,8 @@ def _inline_text(tokens: Sequence[Token], *, with_targets: bool) -> str:
         elif kind == "link_close":
             address, start = links.pop()
             text = "".join(parts[start:])
-            if with_targets and address and address.removeprefix("mailto:") != text:
-                parts.append(f" ({address})" if text else address)
+            if address and address.removeprefix("mailto:") != text:
+                parts.append(of_link(text, address))
     return "".join(parts)
 
 

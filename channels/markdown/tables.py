@@ -9,11 +9,12 @@ from dataclasses import dataclass
 from channels.markdown.blocks import Blocks, Containers, Leaf, split_row
 from channels.markdown.containers import line_prefix
 from channels.markdown.measure import display_width
-from channels.markdown.plain import plain_inline
+from channels.markdown.plain import noted_inline
 
 Row = tuple[str, ...]
 
 _BACKTICKS = re.compile("`{3,}")
+_ADDRESS = re.compile(r"[A-Za-z][A-Za-z0-9+.-]{1,31}:[^\s<>]*")
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,8 +71,7 @@ def find_tables(text: str) -> list[Table]:
             growing = None
         if is_table:
             if growing:
-                cells = split_row(text[blocks.content : stop])
-                growing.rows.append(tuple((cells + [""] * blocks.columns)[: blocks.columns]))
+                growing.rows.append(_fitted(split_row(text[blocks.content : stop]), blocks.columns))
             else:
                 header = text[blocks.leaf_start : text.index("\n", blocks.leaf_start)]
                 growing = _Growing(line - 1, blocks.leaf_start, blocks.containers, [tuple(split_row(header))])
@@ -83,21 +83,33 @@ def find_tables(text: str) -> list[Table]:
     return tables
 
 
-def table_as_code(rows: Sequence[Row], width: Callable[[str], int] = display_width) -> str:
-    """A table as lines for a code block: cells without marks, padded so that columns align by `width` (columns of a
-    monospace font), the header underlined."""
-    texts = [[plain_inline(cell) for cell in row] for row in rows]
+def _fitted(cells: list[str], columns: int) -> Row:
+    """The cells as a row of so many columns. What a pipe in a text has made one cell too many stays in the last."""
+    if len(cells) > columns:
+        cells = [*cells[: columns - 1], " | ".join(cells[columns - 1 :])]
+    return tuple(cells + [""] * (columns - len(cells)))
+
+
+def table_as_code(rows: Sequence[Row], width: Callable[[str], int] = display_width) -> tuple[str, Sequence[str]]:
+    """A table as lines for a code block, and the addresses of its links: cells without marks, padded so that columns
+    align by `width` (columns of a monospace font), the header underlined, behind a link the number of its address."""
+    numbers: dict[str, int] = {}
+
+    def note(address: str) -> str:
+        return f"({numbers.setdefault(address, len(numbers) + 1)})" if address else ""
+
+    texts = [[noted_inline(cell, note) for cell in row] for row in rows]
     widths = [max(1, *(width(row[column]) for row in texts)) for column in range(len(texts[0]))]
     lines = [
         " | ".join(cell + " " * (column - width(cell)) for cell, column in zip(row, widths, strict=True)).rstrip()
         for row in texts
     ]
     lines.insert(1, "-|-".join("-" * column for column in widths))
-    return "\n".join(lines)
+    return "\n".join(lines), tuple(numbers)
 
 
 def fence_tables(text: str, keep: int, *, width: Callable[[str], int] = display_width, aligned: bool = True) -> str:
-    """`text` with all tables after the first `keep` as code blocks.
+    """`text` with all tables after the first `keep` as code blocks, the addresses of their links listed below.
 
     Which tables these are does not change while the text grows. `aligned` rows are padded anew when a wider cell
     comes. Without it the rows stay as written and an unfinished table's block is left open: for a text that grows by
@@ -111,8 +123,14 @@ def fence_tables(text: str, keep: int, *, width: Callable[[str], int] = display_
         marks = "`" * max(3, *(len(run) + 1 for run in ["", *_BACKTICKS.findall(source)]))
         parts += [text[at : table.start], marks, "\n"]
         if aligned:
-            parts += [prefix + line + "\n" for line in table_as_code(table.rows, width).split("\n")]
+            code, addresses = table_as_code(table.rows, width)
+            parts += [prefix + line + "\n" for line in code.split("\n")]
             parts += [prefix, marks]
+            for number, address in enumerate(addresses, 1):
+                shown = f"<{address}>" if _ADDRESS.fullmatch(address) else f"`{address}`"
+                parts += ["\n", prefix, f"({number}) {shown}"]
+            if addresses and table.end < len(text):
+                parts += ["\n", prefix.rstrip()]  # what follows is no part of the list
         else:
             parts += [prefix, source]
             if not table.is_open:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -35,11 +37,52 @@ def test_a_table_is_found_with_its_place_and_cells() -> None:
 
 
 def test_a_table_as_code_is_aligned_by_display_width() -> None:
-    assert table_as_code(find_tables(TABLE)[0].rows) == "name | n\n-----|------\na    | x | y\n你好 |"
+    assert table_as_code(find_tables(TABLE)[0].rows) == ("name | n\n-----|------\na    | x | y\n你好 |", ())
 
 
 def test_a_table_without_rows_or_text_is_still_aligned() -> None:
-    assert table_as_code([("a", "")]) == "a |\n--|--"
+    assert table_as_code([("a", "")]) == ("a |\n--|--", ())
+
+
+def test_the_addresses_of_a_tables_links_are_listed_below_it_each_once() -> None:
+    table = (
+        "| # | where |\n|---|---|\n| 1 | [Nature](https://nature.com/a_b?c=d) |\n"
+        "| 2 | <https://a.b> ![plot](./p.png) |\n| 3 | **[again](https://nature.com/a_b?c=d)** [](mailto:a@b.c) |\n"
+        "---\nend"
+    )
+    assert fence_tables(table, 0).split("\n") == [
+        "```",
+        "# | where",
+        "--|---------------------",
+        "1 | Nature (1)",
+        "2 | https://a.b plot (2)",
+        "3 | again (1) (3)",
+        "```",
+        "(1) <https://nature.com/a_b?c=d>",
+        "(2) `./p.png`",
+        "(3) <mailto:a@b.c>",
+        "",
+        "---",
+        "end",
+    ]
+
+
+CELLS = st.lists(
+    st.sampled_from(
+        ["{}", "`{}|{}`", "**{}**", "[{}](https://x.y/{})", "![{}](http://i/{}.png)", "<https://z/{}>", "|{}"]
+    ),
+    max_size=3,
+).map(" ".join)
+
+
+@given(st.lists(st.tuples(CELLS, CELLS), min_size=1, max_size=4))
+def test_nothing_of_a_fenced_table_is_lost(rows: list[tuple[str, str]]) -> None:
+    numbers = iter(range(100))
+    lines = [f"| {first} | {second} |" for first, second in rows]
+    filled = [re.sub(r"\{\}", lambda _: f"w{next(numbers)}w", line) for line in lines]
+    text = "\n".join(["| a | b |", "|---|---|", *filled, "", "end"])
+    words = re.findall(r"w\d+w", text)
+    assert sorted(re.findall(r"w\d+w", fence_tables(text, 0))) == sorted(words)
 
 
 def test_tables_after_the_first_few_become_code_blocks() -> None:

@@ -20,25 +20,37 @@ const stream = new Stream();
 // ---------------------------------------------------------------- the end of the conversation stays in sight
 
 let follows = true;
+let lastTop = 0;
+let lastHeight = 0;
 const scroller = $("scroller");
 
 function scrollToEnd() {
   follows = true;
   scroller.scrollTop = scroller.scrollHeight;
   $("jump").hidden = true;
+  noteScroll();
+}
+
+function noteScroll() {
+  lastTop = scroller.scrollTop;
+  lastHeight = scroller.scrollHeight;
 }
 
 const sizes = new ResizeObserver(() => follows && scrollToEnd());
 sizes.observe($("content"));
 sizes.observe(scroller);
 scroller.addEventListener("scroll", () => {
-  const gap = scroller.scrollHeight - scroller.scrollTop - scroller.clientHeight;
-  follows = gap < NEAR_THE_END;
+  const isNear = scroller.scrollHeight - scroller.scrollTop - scroller.clientHeight < NEAR_THE_END;
+  // Only who scrolls up stops following. The end may also be far because more has come since the scroll, and the
+  // place may be higher because the content has shrunk.
+  const isUp = scroller.scrollTop < lastTop && scroller.scrollHeight >= lastHeight;
+  if (isNear || isUp) follows = isNear;
   $("jump").hidden = follows;
+  noteScroll();
 });
 $("jump").addEventListener("click", () => {
   scrollToEnd();
-  composer.focus();
+  composer.takeFocusBack();
 });
 
 // ---------------------------------------------------------------- what the bridge says
@@ -73,6 +85,7 @@ stream.addEventListener("hint", ({ detail: hint }) => {
 });
 timeline.addEventListener("change", () => refresh());
 timeline.addEventListener("phase", ({ detail: entry }) => announce(entry));
+timeline.addEventListener("unfocused", () => composer.takeFocusBack());
 outbox.addEventListener("change", () => refresh());
 
 function refresh() {
@@ -89,7 +102,8 @@ function announce(entry) {
   const text = entry.element.innerText.slice(0, ANNOUNCED);
   $("announce").textContent = { stopped: "Stopped.", failed: "The answer failed." }[phase] ?? text;
   const isIdle = document.activeElement === $("text") ? !composer.text : document.activeElement === document.body;
-  if (phase === "asking" && isIdle) entry.element.querySelector(".question button, .question input")?.focus();
+  if (phase !== "asking" || !isIdle || !follows) return; // a question out of sight must not be answered by Enter
+  entry.element.querySelector(".question button, .question input")?.focus({ preventScroll: true });
 }
 
 // ---------------------------------------------------------------- the connection
@@ -102,6 +116,11 @@ function banner(text, after = 0) {
     $("banner").textContent = text;
     $("banner").hidden = !text;
   }, after);
+}
+
+function complain(text) {
+  banner(text);
+  setTimeout(() => banner(""), 4000);
 }
 
 const LOST_FOR = 1500; // a break that is mended sooner is not worth a word
@@ -142,18 +161,18 @@ function send(text, files) {
 }
 
 composer.addEventListener("send", ({ detail }) => send(detail.text, detail.files));
-composer.addEventListener("problem", ({ detail }) => {
-  banner(detail);
-  setTimeout(() => banner(""), 4000);
-});
+composer.addEventListener("problem", ({ detail }) => complain(detail));
 outbox.addEventListener("edit", ({ detail }) => composer.write(detail.text, detail.files));
 $("new").addEventListener("click", () => send("/new", []));
 for (const button of document.querySelectorAll(".suggestion")) {
   button.addEventListener("click", () => send(button.textContent, []));
 }
 
+// A control at work stays where the focus is; `disabled` would take the focus from it.
+const isAtWork = (control) => control?.getAttribute("aria-disabled") === "true";
+
 async function press(controls, action, turn, value = "") {
-  for (const control of controls) control.disabled = true;
+  for (const control of controls) control.setAttribute("aria-disabled", "true");
   const body = JSON.stringify({ id: newId(), action, turn, value });
   let answer;
   for (let attempt = 0; attempt < PRESS_TRIES; attempt += 1) {
@@ -162,31 +181,31 @@ async function press(controls, action, turn, value = "") {
     await new Promise((resolve) => setTimeout(resolve, 500 * 2 ** attempt));
   }
   const stays = answer.ok && answer.accepted !== "ignored" && action !== "f";
-  if (!stays) for (const control of controls) control.disabled = false;
-  if (!answer.ok) {
-    banner(answer.error);
-    setTimeout(() => banner(""), 4000);
-  }
+  if (!stays) for (const control of controls) control.removeAttribute("aria-disabled");
+  if (!answer.ok) complain(answer.error);
+}
+
+function answerQuestion(question, turn, value) {
+  scrollToEnd();
+  composer.takeFocusBack();
+  return press(question.querySelectorAll("button, input"), "a", turn, value);
 }
 
 document.addEventListener("click", async (event) => {
   const button = event.target.closest("button");
-  if (!button) return;
-  if (button.dataset.press) {
-    const { press: action, turn, value } = button.dataset;
+  if (!button || isAtWork(button)) return;
+  const { press: action, turn, value } = button.dataset;
+  if (action === "a") {
+    button.classList.add("chosen");
+    answerQuestion(button.closest(".question"), turn, value);
+  } else if (action) {
     const isTakenBack = action === "f" && button.getAttribute("aria-pressed") === "true";
-    const group = action === "a" ? button.closest(".question").querySelectorAll("button, input") : [button];
-    if (action === "a") button.classList.add("chosen");
-    await press(group, action, turn, isTakenBack ? "" : value);
-    if (action === "a" || action === "r") composer.focus();
+    await press([button], action, turn, isTakenBack ? "" : value);
+    if (action === "r") composer.takeFocusBack();
   } else if (button.matches(".copy")) {
-    await copy(button.closest(".code").querySelector("code").innerText);
-    button.textContent = "Copied";
-    setTimeout(() => (button.textContent = "Copy"), 1500);
+    copy(button, button.closest(".code").querySelector("code").innerText);
   } else if (button.matches(".copy-answer")) {
-    const blocks = button.closest(".entry").querySelectorAll('.piece[data-key^="b"]');
-    await copy([...blocks].map(textOf).join("\n\n"));
-    $("announce").textContent = "Copied.";
+    copy(button, button.dataset.source);
   }
 });
 
@@ -194,9 +213,9 @@ document.addEventListener("submit", (event) => {
   const form = event.target.closest(".free-text");
   if (!form) return;
   event.preventDefault();
-  const value = form.elements.answer.value.trim();
-  if (value) press(form.closest(".question").querySelectorAll("button, input"), "a", form.dataset.turn, value);
-  composer.focus();
+  const field = form.elements.answer;
+  const value = field.value.trim();
+  if (value && !isAtWork(field)) answerQuestion(form.closest(".question"), form.dataset.turn, value);
 });
 
 document.addEventListener("keydown", (event) => {
@@ -205,7 +224,7 @@ document.addEventListener("keydown", (event) => {
   if (!live) return;
   event.preventDefault();
   const button = document.querySelector(`.stop[data-turn="${live.id}"]`);
-  if (!button?.disabled) press(button ? [button] : [], "s", live.id);
+  if (!isAtWork(button)) press(button ? [button] : [], "s", live.id);
 });
 
 $("earlier").addEventListener("click", async () => {
@@ -222,8 +241,7 @@ $("earlier").addEventListener("click", async () => {
     scroller.scrollTop = scroller.scrollHeight - distance; // what is read stays where it is
     $("earlier").hidden = !earlier;
   } catch {
-    banner("Earlier messages cannot be read now.");
-    setTimeout(() => banner(""), 4000);
+    complain("Earlier messages cannot be read now.");
   } finally {
     $("earlier").disabled = false;
   }
@@ -231,24 +249,33 @@ $("earlier").addEventListener("click", async () => {
 
 // ---------------------------------------------------------------- copying
 
-function textOf(block) {
-  const code = block.querySelector(".code code");
-  return code ? code.innerText : block.innerText;
-}
-
-async function copy(text) {
-  if (navigator.clipboard) {
-    await navigator.clipboard.writeText(text);
+async function copy(button, text) {
+  if (!(await toClipboard(text))) {
+    complain("The browser did not let it be copied.");
     return;
   }
-  // The clipboard is closed to pages that did not come over TLS.
+  $("announce").textContent = "Copied.";
+  button.classList.add("copied");
+  setTimeout(() => button.classList.remove("copied"), 1500);
+}
+
+async function toClipboard(text) {
+  try {
+    await navigator.clipboard.writeText(text);
+    return true;
+  } catch {
+    // The clipboard is closed to pages that did not come over TLS.
+  }
+  const focused = document.activeElement;
   const area = document.createElement("textarea");
   area.value = text;
   area.className = "unseen";
   document.body.append(area);
   area.select();
-  document.execCommand("copy");
+  const isDone = document.execCommand("copy");
   area.remove();
+  focused?.focus({ preventScroll: true });
+  return isDone;
 }
 
 stream.start();

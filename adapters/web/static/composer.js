@@ -1,5 +1,7 @@
 // Where a message is written, and the files that go with it.
 
+const DRAFT = `bridge-draft:${location.pathname}`; // kept per tab, so that a reload does not lose what is being written
+
 export class Composer extends EventTarget {
   #form = document.getElementById("composer");
   #text = document.getElementById("text");
@@ -30,6 +32,7 @@ export class Composer extends EventTarget {
       this.#input.value = "";
     });
     if (this.#input) this.#takeDrops();
+    this.#text.value ||= kept();
     this.#changed();
   }
 
@@ -49,6 +52,11 @@ export class Composer extends EventTarget {
     this.#text.focus({ preventScroll: true });
   }
 
+  // Where the focus goes when the control that had it is done with. On a touch screen that would open the keyboard.
+  takeFocusBack() {
+    if (!isTouched()) this.focus();
+  }
+
   #submit() {
     const text = this.#text.value.trim();
     if (!text && !this.#files.length) return;
@@ -63,12 +71,13 @@ export class Composer extends EventTarget {
   #key(event) {
     // While an input method is open, Enter chooses a word. On a touch keyboard it is the only way to a new line.
     if (event.key !== "Enter" || event.shiftKey || event.isComposing || event.keyCode === 229) return;
-    if (matchMedia("(pointer: coarse)").matches && !event.ctrlKey && !event.metaKey) return;
+    if (isTouched() && !event.ctrlKey && !event.metaKey) return;
     event.preventDefault();
     this.#submit();
   }
 
   #changed() {
+    keep(this.#text.value);
     this.#send.disabled = !this.#text.value.trim() && !this.#files.length;
     this.#text.style.height = "auto";
     this.#text.style.height = `${this.#text.scrollHeight}px`;
@@ -81,8 +90,12 @@ export class Composer extends EventTarget {
         break;
       }
       const total = this.#files.reduce((sum, other) => sum + other.size, file.size);
-      if (file.size > Number(this.#limits.mostFileBytes) || total > Number(this.#limits.mostBytes)) {
-        this.#complain(`${file.name} is too large.`);
+      if (file.size > Number(this.#limits.mostFileBytes)) {
+        this.#complain(`${file.name} is larger than ${this.#limits.mostFileSize}.`);
+        continue;
+      }
+      if (total > Number(this.#limits.mostBytes)) {
+        this.#complain(`With ${file.name} the message would be larger than ${this.#limits.mostSize}.`);
         continue;
       }
       this.#files.push(file);
@@ -141,5 +154,26 @@ export class Composer extends EventTarget {
       this.#attach(event.dataTransfer.files);
       this.focus();
     });
+  }
+}
+
+function isTouched() {
+  return matchMedia("(pointer: coarse)").matches;
+}
+
+function keep(text) {
+  try {
+    if (text) sessionStorage.setItem(DRAFT, text);
+    else sessionStorage.removeItem(DRAFT);
+  } catch {
+    // Storage is full or forbidden: the draft lives as long as the page.
+  }
+}
+
+function kept() {
+  try {
+    return sessionStorage.getItem(DRAFT) ?? "";
+  } catch {
+    return "";
   }
 }

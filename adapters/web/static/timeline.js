@@ -133,17 +133,31 @@ export class Timeline extends EventTarget {
       const chosen = entry.folds.get(fold.dataset.fold);
       if (chosen !== undefined) fold.open = chosen;
     }
-    if (focused) piece.element.querySelector(focused)?.focus({ preventScroll: true });
+    if (focused) this.#focusAgain(piece.element, focused);
+  }
+
+  #focusAgain(element, [selector, index]) {
+    const control = element.querySelectorAll(selector)[index];
+    control?.focus({ preventScroll: true });
+    if (!control || document.activeElement !== control) this.#unfocused();
+  }
+
+  // The control that had the focus is gone: somebody has to take the focus, or the keyboard is lost.
+  #unfocused() {
+    this.dispatchEvent(new CustomEvent("unfocused"));
   }
 
   // Puts the pieces into their order and drops those that are no longer named.
   #arrange(entry) {
     const wanted = new Set(entry.keys);
+    let isUnfocused = false;
     for (const [key, piece] of entry.pieces) {
       if (wanted.has(key)) continue;
+      isUnfocused ||= piece.element.contains(document.activeElement);
       piece.element.remove();
       entry.pieces.delete(key);
     }
+    if (isUnfocused) this.#unfocused();
     let next = null;
     for (const key of [...entry.keys].reverse()) {
       const { element } = entry.pieces.get(key);
@@ -203,11 +217,13 @@ function frame(data) {
   return [element, bubble];
 }
 
-// A selector that finds the focused control again in new HTML for the same piece; "" when the focus is elsewhere.
+// What finds the focused control again in new HTML for the same piece: a selector, and which of those that match.
+// Null when the focus is elsewhere.
 function focusWithin(element) {
   const focused = document.activeElement;
-  if (!focused || !element.contains(focused)) return "";
-  if (focused.dataset.press) return `[data-press="${focused.dataset.press}"]`;
-  if (focused.localName === "summary") return "summary";
-  return focused.className ? `.${focused.classList[0]}` : focused.localName;
+  if (!focused || !element.contains(focused)) return null;
+  const { press } = focused.dataset;
+  const name = focused.classList.length ? `.${CSS.escape(focused.classList[0])}` : focused.localName;
+  const selector = press ? `[data-press="${CSS.escape(press)}"]` : name;
+  return [selector, [...element.querySelectorAll(selector)].indexOf(focused)];
 }

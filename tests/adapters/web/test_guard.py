@@ -10,8 +10,8 @@ import httpx
 import pytest
 
 from adapters.web.adapter import WebAdapter
-from adapters.web.guard import is_loopback
 from channels.adapter import ChannelState
+from channels.loopback import is_loopback
 from tests.adapters.web.conftest import visiting
 from tests.adapters.web.core import FakeSink, adapter_for
 from tests.clock import ManualClock

@@ -2,124 +2,22 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from itertools import pairwise
 from pathlib import Path
 
-from playwright.async_api import Browser, Page, ViewportSize, expect
+from playwright.async_api import Browser, expect
 
-from adapters.web.adapter import WebAdapter
-from channels.model import Action, File, Inbound, Option, Phase, Question, Segment, Step, StepState, View
+from channels.model import Action
 from tests.adapters.web.conftest import Serve
-from tests.adapters.web.core import Answers, FakeSink, adapter_for, message_view, until
-
-TEXT = "Text that grows by pieces of words until the whole of it is there for the reader to see."
-WORDS = TEXT.split(" ")
-DOCUMENT = """## A title
-
-Some **bold** text with a very-long-word-{long} and https://example.org/{long} in it.
-
-| a | b | c | d | e | f | g | h |
-|---|---|---|---|---|---|---|---|
-| wide-cell-{long} | 2 | 3 | 4 | 5 | 6 | 7 | wide-cell-{long} |
-
-```python
-print("a line of code that is wider than any phone could show without scrolling sideways in its box {long}")
-```
-
-<img src=x onerror="document.title='hacked'"> [click](javascript:document.title='hacked')
-""".format(long="x" * 80)
-
-
-class Core:
-    """Scripts by the first word of the question; `go` lets a held answer go on."""
-
-    def __init__(self) -> None:
-        self.go = asyncio.Event()
-
-    async def script(self, inbound: Inbound) -> AsyncIterator[View]:
-        yield View(Phase.WAITING)
-        if inbound.press is not None:
-            yield message_view(f"You chose: {inbound.text}")
-            return
-        match inbound.text.split(" ")[0]:
-            case "/new":
-                yield message_view("A new conversation.")
-            case "grow":
-                async for view in self._grow():
-                    yield view
-            case "ask":
-                options = (Option("0", "Slow"), Option("1", "Fast"))
-                question = Question("q", "Which pace?", options)
-                yield message_view("There are two ways.", Phase.ASKING, question=question)
-            case "document":
-                files = (File("f", "notes.txt", "text/plain", 5, {"content": "notes"}),)
-                step = Step("1", "Search", StepState.DONE, started=1.0, ended=2.5)
-                yield View(
-                    Phase.DONE,
-                    (Segment("m0", "Let me look.", is_answer=False), Segment("m1", DOCUMENT)),
-                    steps=(step,),
-                    files=files,
-                )
-            case "fail":
-                yield message_view("Half", Phase.FAILED, notice="The model is away.")
-            case _:
-                yield message_view(f"Echo: {inbound.text}")
-
-    async def _grow(self) -> AsyncIterator[View]:
-        text = ""
-        for number, word in enumerate(WORDS):
-            for piece in (word[: len(word) // 2], word[len(word) // 2 :] + " "):
-                text += piece
-                yield message_view(text, Phase.WRITING)
-                await asyncio.sleep(0.02)
-            if number == len(WORDS) // 2:
-                await self.go.wait()
-        yield message_view(text)
-
-
-@asynccontextmanager
-async def _site(serve: Serve, sink: FakeSink, core: Core, **settings: object) -> AsyncIterator[tuple[str, Answers]]:
-    adapter: WebAdapter = adapter_for(sink, **settings)  # type: ignore[arg-type]
-    answers = Answers(adapter, sink, core.script)
-    await adapter.start()
-    try:
-        yield await serve(adapter.app), answers
-    finally:
-        await answers.stop()
-        await adapter.stop()
-
-
-@asynccontextmanager
-async def _visit(chromium: Browser, url: str, size: tuple[int, int] = (1000, 800)) -> AsyncIterator[Page]:
-    """A new visitor with the page open; any error of a script or of the page's own rules fails the test."""
-    context = await chromium.new_context(viewport=ViewportSize(width=size[0], height=size[1]))
-    page = await context.new_page()
-    errors: list[str] = []
-    page.on("pageerror", lambda error: errors.append(str(error)))
-    page.on(
-        "console",
-        lambda message: errors.append(message.text) if "Content Security Policy" in message.text else None,
-    )
-    await page.goto(url)
-    await expect(page.locator("#welcome, .entry").first).to_be_visible()
-    yield page
-    assert errors == []
-    await context.close()
-
-
-async def _say(page: Page, text: str) -> None:
-    await page.keyboard.type(text)
-    await page.keyboard.press("Enter")
+from tests.adapters.web.core import FakeSink, until
+from tests.adapters.web.visits import WORDS, Core, say, site, visit
 
 
 async def test_an_answer_grows_stops_survives_a_reload_and_stays_private(
     chromium: Browser, serve: Serve, sink: FakeSink
 ) -> None:
     core = Core()
-    async with _site(serve, sink, core) as (url, answers), _visit(chromium, url) as page:
+    async with site(serve, sink, core) as (url, answers), visit(chromium, url) as page:
         # The composer has the focus: typing is enough.
         await page.evaluate(
             """() => {
@@ -132,7 +30,7 @@ async def test_an_answer_grows_stops_survives_a_reload_and_stays_private(
                 new MutationObserver(note).observe(document.getElementById("timeline"), options);
             }"""
         )
-        await _say(page, "grow")
+        await say(page, "grow")
         await expect(page.locator(".ask .bubble")).to_have_text("grow")
         middle = WORDS[len(WORDS) // 2]
         await expect(page.locator(".reply")).to_contain_text(middle)
@@ -153,7 +51,7 @@ async def test_an_answer_grows_stops_survives_a_reload_and_stays_private(
         # Escape stops the next one.
         core.go.clear()
         await page.locator("#text").focus()
-        await _say(page, "grow")
+        await say(page, "grow")
         await expect(page.locator(".reply.live")).to_contain_text(middle)
         await page.keyboard.press("Escape")
         await until(lambda: len(answers.presses) == 1)
@@ -162,7 +60,7 @@ async def test_an_answer_grows_stops_survives_a_reload_and_stays_private(
         assert [inbound.press.action for inbound in answers.presses if inbound.press] == [Action.STOP]
 
         # Another browser sees nothing of it.
-        async with _visit(chromium, url) as stranger:
+        async with visit(chromium, url) as stranger:
             await expect(stranger.locator("#welcome")).to_be_visible()
             await expect(stranger.locator(".entry")).to_have_count(0)
 
@@ -170,8 +68,8 @@ async def test_an_answer_grows_stops_survives_a_reload_and_stays_private(
 async def test_questions_are_answered_by_keyboard_button_and_free_text(
     chromium: Browser, serve: Serve, sink: FakeSink
 ) -> None:
-    async with _site(serve, sink, Core()) as (url, answers), _visit(chromium, url) as page:
-        await _say(page, "ask")
+    async with site(serve, sink, Core()) as (url, answers), visit(chromium, url) as page:
+        await say(page, "ask")
         first = page.locator(".question .option").first
         await expect(first).to_be_focused()
         await page.keyboard.press("Tab")
@@ -182,7 +80,7 @@ async def test_questions_are_answered_by_keyboard_button_and_free_text(
         await expect(page.locator("#text")).to_be_focused()
         assert await page.locator(".bubble").all_inner_texts() == ["ask", "Fast"]
 
-        await _say(page, "ask")
+        await say(page, "ask")
         await page.locator(".free-text input").fill("Both <b>")
         await page.keyboard.press("Enter")
         await expect(page.locator(".reply").last).to_contain_text("You chose: Both <b>")
@@ -192,8 +90,8 @@ async def test_questions_are_answered_by_keyboard_button_and_free_text(
 async def test_rich_and_hostile_text_on_a_phone_in_light_and_dark(
     chromium: Browser, serve: Serve, sink: FakeSink, tmp_path: Path
 ) -> None:
-    async with _site(serve, sink, Core()) as (url, answers), _visit(chromium, url, (360, 740)) as page:
-        await _say(page, "document " + "w" * 200)
+    async with site(serve, sink, Core()) as (url, answers), visit(chromium, url, (360, 740)) as page:
+        await say(page, "document " + "w" * 200)
         reply = page.locator('.reply[data-phase="done"]')
         await expect(reply.locator("h2")).to_have_text("A title")
         await expect(reply.locator(".steps summary")).to_have_text("1 step · 1.5 s")
@@ -233,7 +131,7 @@ async def test_rich_and_hostile_text_on_a_phone_in_light_and_dark(
 async def test_a_message_waits_for_a_bridge_that_is_away_and_is_sent_once(
     chromium: Browser, serve: Serve, sink: FakeSink
 ) -> None:
-    async with _site(serve, sink, Core()) as (url, _), _visit(chromium, url) as page:
+    async with site(serve, sink, Core()) as (url, _), visit(chromium, url) as page:
         sink.is_away = True
         await page.keyboard.type("Hello")
         await page.keyboard.press("Shift+Enter")
@@ -252,7 +150,7 @@ async def test_a_message_waits_for_a_bridge_that_is_away_and_is_sent_once(
         assert [inbound.text for inbound in sink.inbounds] == ["Hello\nthere"]
 
         await page.context.set_offline(True)
-        await _say(page, "later")
+        await say(page, "later")
         await expect(page.locator(".pending .delivery")).to_contain_text("offline")
         await page.context.set_offline(False)
         await expect(page.locator(".reply").last).to_contain_text("Echo: later")
@@ -260,7 +158,7 @@ async def test_a_message_waits_for_a_bridge_that_is_away_and_is_sent_once(
 
         # One that will never be taken can be written again.
         sink.ignores = True
-        await _say(page, "not for you")
+        await say(page, "not for you")
         await expect(page.locator(".refused .delivery")).to_contain_text("did not take")
         await page.locator(".refused button").click()
         await expect(page.locator("#text")).to_have_value("not for you")
@@ -272,12 +170,12 @@ async def test_files_go_with_a_message_and_failures_can_be_tried_again(
     (tmp_path / "notes.txt").write_text("notes")
     (tmp_path / "large.bin").write_bytes(b"x" * 2_000)
     limits = {"attachment_bytes": 1_000}
-    async with _site(serve, sink, Core(), limits=limits) as (url, answers), _visit(chromium, url) as page:
+    async with site(serve, sink, Core(), limits=limits) as (url, answers), visit(chromium, url) as page:
         await page.locator("#files").set_input_files([tmp_path / "notes.txt", tmp_path / "large.bin"])
-        await expect(page.locator("#banner")).to_have_text("large.bin is too large.")
+        await expect(page.locator("#banner")).to_have_text("large.bin is larger than 1.0 kB.")
         await expect(page.locator("#attached .chip-name")).to_have_text("notes.txt")
         await page.locator("#text").focus()
-        await _say(page, "fail please")
+        await say(page, "fail please")
         await expect(page.locator(".ask .chip")).to_contain_text("notes.txt")
         await expect(page.locator("#attached")).to_be_hidden()
         assert [attachment.name for attachment in sink.inbounds[0].attachments] == ["notes.txt"]
@@ -288,7 +186,7 @@ async def test_files_go_with_a_message_and_failures_can_be_tried_again(
 
 
 async def test_signing_in_opens_the_page(chromium: Browser, serve: Serve, sink: FakeSink) -> None:
-    async with _site(serve, sink, Core(), host="0.0.0.0", access_token="a long token") as (url, _):
+    async with site(serve, sink, Core(), host="0.0.0.0", access_token="a long token") as (url, _):
         page = await chromium.new_page()
         await page.goto(url)
         await page.keyboard.type("wrong token")
@@ -297,7 +195,7 @@ async def test_signing_in_opens_the_page(chromium: Browser, serve: Serve, sink: 
         await page.locator("#token").fill("a long token")
         await page.keyboard.press("Enter")
         await expect(page.locator("#welcome")).to_be_visible()
-        await _say(page, "Hello")
+        await say(page, "Hello")
         await expect(page.locator(".reply")).to_contain_text("Echo: Hello")
         await page.locator("form[action=sign-out] button").click()
         await expect(page.locator("#token")).to_be_visible()

@@ -18,6 +18,7 @@ from tests.adapters.web.strategies import FRAGMENTS, markdown
 _ALLOWED = {
     "a": {"href", "title", "target", "rel"},
     "div": {"class", "tabindex"},
+    "p": {"class"},
     "button": {"class", "type"},
     "th": {"class"},
     "td": {"class"},
@@ -159,6 +160,38 @@ def test_code_has_a_copy_button_its_language_and_its_exact_text() -> None:
     assert html.unescape(code[1]) == "if a < b & c:\n    pass\n"
 
 
+@pytest.mark.parametrize("breaks", [False, True])
+@pytest.mark.parametrize(
+    "maths",
+    [
+        r"\(a^2\)",
+        r"\[ \begin{pmatrix} a & b \\ c & d \end{pmatrix} \]",
+        r"\(\{1,2\}\,\)",
+        r"$x_{i}^{*}+y^{*}$",
+        r"$$\int_0^\infty e^{-x^2}\,dx$$",
+        "\\[\nx_{*} \\\\\n= y_{*}\n\\]",
+    ],
+)
+def test_maths_is_shown_as_it_was_written(maths: str, *, breaks: bool) -> None:
+    for text in (f"Let {maths}.", f"- Let\n- *it* be {maths}", f"| {maths} |"):
+        assert maths in html.unescape(markup(text, breaks=breaks))
+
+
+@pytest.mark.parametrize("before", ["", "Text:\n", "- item\n\n  ", "> "])
+def test_maths_on_lines_of_its_own_is_a_block_whatever_its_lines_begin_with(before: str) -> None:
+    lines = ["\\[", "a", "=", "b \\\\", "- c", "+ d", "# e", "\\]"]
+    prefix = {"- item\n\n  ": "  ", "> ": "> "}.get(before, "")
+    rendered = markup(before + f"\n{prefix}".join(lines) + "\n\nafter")
+    assert '<p class="maths">' + "\n".join(lines) + "</p>" in rendered
+    assert "<p>after</p>" in rendered
+
+
+def test_a_line_that_only_looks_like_displayed_maths_is_text() -> None:
+    assert markup("$$ is **much**") == "<p>$$ is <strong>much</strong></p>"
+    assert markup("\\[1\\] is *it*") == "<p>[1] is <em>it</em></p>"
+    assert markup("$$x^2$$ is *it*") == "<p>$$x^2$$ is <em>it</em></p>"
+
+
 def test_task_lists_show_boxes() -> None:
     rendered = markup("- [x] done\n- [ ] open\n\n[x] not a task")
     assert "☑ done" in rendered
@@ -189,6 +222,7 @@ def test_a_person_s_line_breaks_are_kept() -> None:
 
 @given(markdown, st.lists(st.integers(1, 12), min_size=1, max_size=40))
 @example("===\n|| a | b |\n|---|--:|\n| 1 | 2 |\n", [4, 12])  # a row that looked like the head of a table at first
+@example("word\n[\\[\nword \n", [12])  # healed of its open bracket, the second line looked like the head of maths
 @settings(max_examples=150)
 def test_text_rendered_while_it_grew_ends_as_if_rendered_at_once(text: str, sizes: list[int]) -> None:
     growing = GrowingMarkup()

@@ -10,6 +10,7 @@ import pytest
 
 from adapters.web.adapter import WebAdapter
 from channels.adapter import Gone, ReplyTarget
+from channels.commands import question_in
 from channels.model import (
     Action,
     Attachment,
@@ -129,6 +130,19 @@ async def test_new_is_a_divider_and_commands_get_no_thumbs(
     entries = await _history(visitor)
     assert [entry["kind"] for entry in entries] == ["divider", "reply"]
     assert "end" not in dict(entries[1]["pieces"])  # type: ignore[call-overload]
+
+
+async def test_a_question_behind_new_is_shown_and_its_answer_gets_thumbs(
+    visitor: httpx.AsyncClient, sink: FakeSink, adapter: WebAdapter
+) -> None:
+    await _say(visitor, "/new What is it?")
+    question = question_in(sink.inbounds[0])
+    assert question is not None
+    await _show(adapter, question, message_view("A bridge."))
+    asked, reply = await _history(visitor)
+    assert (asked["kind"], reply["kind"]) == ("ask", "reply")
+    assert "What is it?" in str(asked["pieces"])
+    assert "end" in dict(reply["pieces"])  # type: ignore[call-overload]
 
 
 # ---------------------------------------------------------------- files

@@ -39,6 +39,18 @@ class FlakyLog(MemoryLog):
         await super().put(conversation, record)
 
 
+class SlowLog(MemoryLog):
+    """Writes when it may; meanwhile others go on."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.may_write = asyncio.Event()
+
+    async def put(self, conversation: str, record: Record) -> None:
+        await self.may_write.wait()
+        await super().put(conversation, record)
+
+
 @pytest.fixture
 def log() -> FlakyLog:
     return FlakyLog()
@@ -443,3 +455,19 @@ async def test_steps_and_reasoning_are_part_of_the_state(timeline: Timeline) -> 
     assert "Search &lt;x&gt;" in entry.pieces["steps"]
     assert "Hm &lt;y&gt;" in entry.pieces["reasoning"]
     assert 'data-press="s"' in entry.pieces["end"]
+
+
+async def test_a_question_and_its_replies_that_come_at_once_do_not_write_over_each_other(clock: ManualClock) -> None:
+    log = SlowLog()
+    timeline = await _loaded(log, clock)
+    view = message_view("A bridge.")
+    page = PageModel()
+    async with asyncio.timeout(5), asyncio.TaskGroup() as writers:
+        writers.create_task(timeline.ask(ASKED))
+        for turn in (TURN, OTHER):
+            writers.create_task(timeline.show(turn, ASKED, view))
+            while len((await _catch_up(timeline, page)).texts) < 2:  # noqa: ASYNC110
+                await asyncio.sleep(0)
+        log.may_write.set()
+    assert {record.id for record in await log.newest("anna", 9)} == {ASKED.id, TURN, OTHER}
+    assert timeline.is_settled
