@@ -60,6 +60,7 @@ class FeishuAdapter:
         self._receiver = Receiver(
             context.channel, context.sink, context.clock, self._api, people, settings.settle_seconds
         )
+        self._receiver.changed = self._report
         self._calls = Calls(self._api, context.open_file, self._cards_are_unavailable)
         self._reactions = Reactions(self._api, context.clock, settings.reaction, settings.reaction_done)
         self._cards_from = 0.0
@@ -69,11 +70,7 @@ class FeishuAdapter:
 
     @property
     def budgets(self) -> Mapping[str, Budget]:
-        changed = {
-            name: Budget(values.limit, values.window, values.burst, values.reserve)
-            for name, values in self._settings.limits.budgets.items()
-        }
-        return {**BUDGETS, **changed}
+        return self._settings.limits.over(BUDGETS)
 
     @property
     def webhook(self) -> ASGIApp | None:
@@ -143,8 +140,8 @@ class FeishuAdapter:
         state, reason = self._way_in
         if self._api.refused:
             state, reason = ChannelState.FAILED, self._api.refused
-        elif state is ChannelState.RUNNING and self._api.missing:
-            state, reason = ChannelState.DEGRADED, "; ".join(sorted(self._api.missing.values()))
+        elif state is ChannelState.RUNNING and (troubles := {**self._api.missing, **self._receiver.unreadable}):
+            state, reason = ChannelState.DEGRADED, "; ".join(sorted(troubles.values()))
         self._context.sink.report(state, reason)
 
     async def check(self) -> Sequence[Check]:

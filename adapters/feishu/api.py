@@ -14,6 +14,7 @@ from pydantic import JsonValue
 from adapters.feishu.errors import SEQUENCE_USED, ApiRefusal, Means, scopes_in
 from channels.adapter import Failure, Transient, Unauthorised, Unknown
 from channels.clock import Clock
+from channels.strict_json import read_json
 
 log = structlog.get_logger(__name__)
 
@@ -251,7 +252,7 @@ def _make_client() -> httpx.AsyncClient:
 
 def _json(answer: httpx.Response) -> Json | None:
     try:
-        found = answer.json()
+        found = read_json(answer.content)
     except ValueError:
         return None
     return found if isinstance(found, dict) else None

@@ -113,15 +113,14 @@ def frame(view: View, role: Role, turn: TurnId, style: Style, context: Json, *, 
     return Frame(header, tuple(above), tuple(below), _status(view)[0] if role is Role.LIVE else "")
 
 
-def question_text(question: Question) -> str:
-    """A question as a part of the reply's text: with its answer, or with the options that have no button to say it."""
+def below_question(question: Question, *, buttons: bool) -> str:
+    """What the reply's text says below a question: its answer, or the options if no `buttons` say them in full."""
     if question.answer is not None:
-        return f"{question.text}\n\n➤ {question.answer}".strip()
+        return f"➤ {question.answer}"
     labels = [option.label for option in question.options]
-    if len(labels) <= OPTION_BUTTONS and all(len(label) <= LABEL_CHARACTERS for label in labels):
-        return question.text
-    listed = "\n".join(f"{number}. {label}" for number, label in enumerate(labels, start=1))
-    return f"{question.text}\n\n{listed}".strip()
+    if buttons and len(labels) <= OPTION_BUTTONS and all(len(label) <= LABEL_CHARACTERS for label in labels):
+        return ""
+    return "\n".join(f"{number}. {label}" for number, label in enumerate(labels, start=1))
 
 
 def digest(text: str) -> str:

@@ -25,6 +25,8 @@ from adapters.feishu.people import People
 from adapters.feishu.receiving import NotNow
 from channels.adapter import ChannelState, Failure, Unauthorised
 from channels.clock import Clock
+from channels.shapes import whole_number
+from channels.strict_json import read_json
 
 log = structlog.get_logger(__name__)
 
@@ -110,7 +112,7 @@ class LongConnection:
         """Open one connection and serve it until it ends."""
         found = await self._api.endpoint()
         url, config = _endpoint(found)
-        service = int(next(iter(parse_qs(urlsplit(url).query).get("service_id", ["0"]))))
+        service = whole_number(next(iter(parse_qs(urlsplit(url).query).get("service_id", [])), "")) or 0
         try:
             async with asyncio.timeout(_OPEN_WITHIN):
                 socket = await http.ws_connect(
@@ -190,7 +192,7 @@ class _Connection:
         if frame.header("type") != "pong" or not frame.payload:
             return
         try:
-            config = json.loads(frame.payload)
+            config = read_json(frame.payload)
         except ValueError:
             return
         if isinstance(config, dict):
@@ -201,7 +203,7 @@ class _Connection:
     def _gather(self, frame: Frame) -> None:
         """Put the parts of an event together; a whole one is taken in, in the order of arrival."""
         now = self._clock.now()
-        count, number = _number(frame.header("sum"), 1), _number(frame.header("seq"), 0)
+        count, number = whole_number(frame.header("sum")) or 1, whole_number(frame.header("seq")) or 0
         payload = frame.payload
         if count > 1:
             self._parts = {key: part for key, part in self._parts.items() if now - part.since < _KEEP_PARTS}
@@ -222,10 +224,10 @@ class _Connection:
         """Messages of one chat are taken in in the order of their arrival; one chat does not wait for another, and
         presses, for which somebody is waiting, for nothing."""
         try:
-            event = json.loads(payload)
+            found = read_json(payload)
         except ValueError:
-            event = None
-        event = event if isinstance(event, dict) else {}
+            found = None
+        event = found if isinstance(found, dict) else {}
         chat = _chat_of(event)
         work = self._answer(frame, event, self._latest.get(chat), time.monotonic())
         task = asyncio.create_task(work, name="feishu-event")
@@ -291,7 +293,3 @@ def _refusal(error: aiohttp.WSServerHandshakeError) -> Refused:
 def _interval(config: Mapping[str, JsonValue]) -> float:
     wanted = config.get("PingInterval")
     return min(PING_EVERY, float(wanted)) if isinstance(wanted, int | float) and wanted > 0 else PING_EVERY
-
-
-def _number(text: str, default: int) -> int:
-    return int(text) if text.isdigit() else default

@@ -97,6 +97,10 @@ class CardPressed(_Part):
     context: CardContext = Field(default_factory=CardContext)
 
 
+class Unreadable(Exception):
+    """An event of a type that the bridge acts on, in a shape that it does not know. The text names the fields only."""
+
+
 class Header(_Part):
     event_id: str = ""
     event_type: str = ""
@@ -123,11 +127,13 @@ def read_header(payload: Mapping[str, JsonValue]) -> Header:
 
 
 def read_event(event_type: str, payload: Mapping[str, JsonValue]) -> Content | None:
-    """The event, when it is one the bridge acts on and can be read."""
+    """The event, when it is one the bridge acts on. Raises `Unreadable`."""
     kind = _TYPES.get(event_type)
     if kind is None:
         return None
     try:
         return kind.model_validate(payload.get("event"))
-    except ValidationError:
-        return None
+    except ValidationError as error:
+        found = error.errors(include_url=False, include_context=False, include_input=False)
+        fields = (f"{'.'.join(map(str, one['loc'])) or 'event'}: {one['type']}" for one in found)
+        raise Unreadable(", ".join(fields)) from None

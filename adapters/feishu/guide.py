@@ -34,7 +34,7 @@ Feishu / Lark: what to set up
      export FEISHU_APP_ID=cli_…  FEISHU_APP_SECRET=…
 
      channels:
-       team-feishu:
+       my-feishu:
          platform: feishu
          app_id: $FEISHU_APP_ID
          app_secret: $FEISHU_APP_SECRET
@@ -46,9 +46,9 @@ Feishu / Lark: what to set up
 {_table(CALLBACKS)}
    Instead you may use the webhook: set `mode: webhook`, `encrypt_key` and `verification_token` (Events & Callbacks >
    Encryption strategy) and give the console this address, for events and for callbacks:
-     https://YOUR-PUBLIC-ADDRESS/hooks/team-feishu
+     https://YOUR-PUBLIC-ADDRESS/hooks/my-feishu
 6. Version Management & Release: create a version and publish it. Scopes and events work only after that.
-7. Try it: channel-bridge check --config bridge.yaml
+7. Try it: channel-bridge check --config config.yaml
    Then write to the bot, or add it to a group and mention it.
 """
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from adapters.feishu import render
-from adapters.feishu.cards import digest, question_text
+from adapters.feishu.cards import below_question, digest
 from adapters.feishu.ops import (
     CARD_BYTES,
     FRAME_BYTES,
@@ -48,13 +48,14 @@ class Drawn:
         return len(self.text) >= sheet.length and digest(self.text[: sheet.length]) == sheet.text
 
 
-def flow_of(view: View) -> str:
-    """The text of a reply: what the assistant said, then what it asks."""
+def flow_of(view: View, form: Format) -> str:
+    """The text of a reply whose last message has this form: what the assistant said, then what it asks."""
     text = view.text
     if view.question is not None:
-        asked = question_text(view.question)
-        if asked.strip() and not text.rstrip().endswith(asked.strip()):
-            text = f"{text}\n\n{asked}" if text else asked
+        asked = view.question.text.strip()
+        below = below_question(view.question, buttons=form in (Format.CARD, Format.PATCH))
+        is_said = text.rstrip().endswith(asked)
+        text = "\n\n".join(part for part in (text, "" if is_said else asked, below) if part)
     return render.encodable(text)
 
 

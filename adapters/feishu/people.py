@@ -61,8 +61,8 @@ class People:
             if mention.id.open_id and mention.name:
                 self._keep(mention.id.open_id, mention.name)
 
-    async def name_of(self, open_id: str) -> str:
-        """A person's name; empty when it cannot be had soon. What comes later is known next time."""
+    async def name_of(self, open_id: str, patience: float = _PATIENCE) -> str:
+        """A person's name; empty when it cannot be had in `patience` seconds. What comes later is known next time."""
         known = self._names.get(open_id)
         now = self._clock.now()
         if known is not None and now < known[1]:
@@ -72,7 +72,7 @@ class People:
             if open_id not in self._asking:
                 task = self._asking[open_id] = asyncio.create_task(self._ask(open_id), name=f"name-of-{open_id}")
                 task.add_done_callback(lambda _: self._asking.pop(open_id, None))
-            await asyncio.wait({self._asking[open_id]}, timeout=_PATIENCE)
+            await asyncio.wait({self._asking[open_id]}, timeout=patience)
             known = self._names.get(open_id, known)
         return known[0] if known is not None else ""
 

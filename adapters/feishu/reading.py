@@ -11,6 +11,8 @@ from pydantic import JsonValue
 
 from adapters.feishu.events import Mention, Message
 from channels.model import Attachment
+from channels.shapes import whole_number
+from channels.strict_json import read_json
 
 EVERYBODY = "@_all"
 
@@ -86,7 +88,8 @@ class _Names:
         return f"@{name or key}"
 
     def _shown(self, mention: Mention) -> str:
-        return "" if mention.id.open_id == self.own_id else f"@{mention.name or mention.key.lstrip('@')}"
+        is_own = bool(self.own_id) and mention.id.open_id == self.own_id
+        return "" if is_own else f"@{mention.name or mention.key.lstrip('@')}"
 
 
 @dataclass(slots=True)
@@ -143,7 +146,7 @@ def _file(message_id: str, content: Content, name: str, mime: str = "") -> Attac
     mime = mime or mimetypes.guess_type(name)[0] or "application/octet-stream"
     size = content.get("file_size")
     reference: dict[str, JsonValue] = {"message": message_id, "key": _text(content.get("file_key")), "type": "file"}
-    return Attachment(name, mime, reference, int(size) if isinstance(size, int | str) and str(size).isdigit() else None)
+    return Attachment(name, mime, reference, whole_number(_text(size)))
 
 
 def _in_words(kind: str, content: Content) -> str:
@@ -175,7 +178,7 @@ _SAID: Mapping[str, tuple[str, tuple[str, ...]]] = {
 
 def _object(text: str) -> Content:
     try:
-        found = json.loads(text)
+        found = read_json(text)
     except ValueError:
         return {}
     return found if isinstance(found, dict) else {}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Awaitable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import TypeVar
 
 import structlog
@@ -13,18 +13,20 @@ from pydantic import JsonValue
 from adapters.feishu.api import Api, Json
 from adapters.feishu.cards import FORM_INPUT
 from adapters.feishu.company import Company
-from adapters.feishu.errors import ApiRefusal
+from adapters.feishu.earlier import Earlier
 from adapters.feishu.events import (
     CALLBACK,
     CardPressed,
+    Header,
     Message,
     MessageRecalled,
     MessageReceived,
+    Unreadable,
     read_event,
     read_header,
 )
 from adapters.feishu.people import People
-from adapters.feishu.reading import Read, mentions_of, read_content, read_message
+from adapters.feishu.reading import Read, mentions_of, read_message
 from channels.adapter import Accepted, Failure, Sink, StoreAway
 from channels.clock import Clock
 from channels.commands import parse_command
@@ -33,9 +35,7 @@ from channels.model import Action, Inbound, InboundKind, Place, Press, Sender
 log = structlog.get_logger(__name__)
 
 _IN_TIME = 2.5  # seconds; the platform waits 3
-_FOR_BUNDLE = 1.0  # seconds that a bundle of forwarded messages may take to be read
 _KEEP_PLACE = 8 * 3600.0  # seconds that a question can be found when it is recalled
-_MOST_FORWARDED = 50
 _T = TypeVar("_T")
 
 
@@ -44,17 +44,20 @@ class NotNow(Exception):
 
 
 class Receiver:
-    """Takes events, from whichever way they come. `unknown` counts those that nothing is done about, by type."""
+    """Takes events, from whichever way they come. `unreadable` says by type why the last event could not be read."""
 
     def __init__(self, channel: str, sink: Sink, clock: Clock, api: Api, people: People, settle: float) -> None:
         self._channel = channel
         self._sink = sink
         self._clock = clock
-        self._api = api
         self._people = people
+        self._earlier = Earlier(api, people)
         self._company = Company(settle)
         self._tasks: set[asyncio.Task[object]] = set()
-        self.unknown: Counter[str] = Counter()
+        self._left_out: Counter[str] = Counter()
+        self.unreadable: dict[str, str] = {}
+        self.changed: Callable[[], None] = lambda: None
+        """Called when `unreadable` has changed."""
 
     async def close(self) -> None:
         tasks = list(self._tasks)
@@ -66,11 +69,13 @@ class Receiver:
     async def receive(self, payload: Mapping[str, JsonValue]) -> Json:
         """Take an event in; returns what to answer. Raises `NotNow`: do not ack it."""
         header = read_header(payload)
-        event = read_event(header.event_type, payload)
+        try:
+            event = read_event(header.event_type, payload)
+        except Unreadable as error:
+            return self._leave_out(header, str(error))
         if event is None:
-            self.unknown[header.event_type] += 1
-            log.debug("an event nothing is done about", type=header.event_type)
-            return {}
+            return self._leave_out(header)
+        self._note_unreadable(header.event_type, "")
         try:
             return await self._in_time(self._take(event, header.event_id))
         except (StoreAway, Failure, TimeoutError) as error:
@@ -80,6 +85,34 @@ class Receiver:
         if header.event_type == CALLBACK:  # it is not delivered again: the person has to
             return _toast("error", "Not possible just now. Please try again.", "暂时无法处理，请重试。")
         raise NotNow
+
+    def _leave_out(self, header: Header, trouble: str = "") -> Json:
+        """Of events that nothing is done about only the 1st, 10th, 100th … of a type is worth a line, of those that
+        cannot be read each: somebody waits for an answer. Delivered again they would be no other."""
+        self._left_out[header.event_type] += 1
+        so_far = self._left_out[header.event_type]
+        if trouble:
+            log.warning(
+                "an event cannot be read and is left out",
+                channel=self._channel,
+                type=header.event_type,
+                event_id=header.event_id,
+                cause=trouble,
+                so_far=so_far,
+            )
+            self._note_unreadable(header.event_type, f"the last {header.event_type} event cannot be read ({trouble})")
+        elif so_far == 10 ** (len(str(so_far)) - 1):
+            log.info("events nothing is done about", channel=self._channel, type=header.event_type, so_far=so_far)
+        return _dead_button() if header.event_type == CALLBACK else {}
+
+    def _note_unreadable(self, event_type: str, reason: str) -> None:
+        if self.unreadable.get(event_type, "") == reason:
+            return
+        if reason:
+            self.unreadable[event_type] = reason
+        else:
+            del self.unreadable[event_type]
+        self.changed()
 
     async def _take(self, event: MessageReceived | MessageRecalled | CardPressed, event_id: str) -> Json:
         match event:
@@ -123,7 +156,9 @@ class Receiver:
             return
         own_id = await self._people.own_id() if message.mentions else ""
         self._people.learn(message.mentions)
-        read, name = await asyncio.gather(self._read(message, own_id), self._people.name_of(sender.sender_id.open_id))
+        read, quoted, name = await asyncio.gather(
+            self._read(message, own_id), self._quoted(message), self._people.name_of(sender.sender_id.open_id)
+        )
         is_private = message.chat_type == "p2p"
         # A message without a root is the root of what is said under it, in groups and in topics alike.
         thread = None if is_private else message.root_id or message.message_id
@@ -138,14 +173,16 @@ class Receiver:
             received_at=now,
             sent_at=message.sent_at,
             message_id=message.message_id,
-            attachments=read.attachments,
+            attachments=(*read.attachments, *quoted.attachments),
             mentions_bot=bool(own_id) and mentions_of(message, own_id),
             reply_to=message.parent_id or None,
             group=group,
             settle=self._company.settle if group is not None else 0.0,
+            quote=quoted.text,
         )
         if await self._sink.accept(inbound) is Accepted.TAKEN:
-            self._own(asyncio.create_task(self._remember(inbound), name=f"remember-{message.message_id}"))
+            known = [message.message_id, *([message.parent_id] if _is_under_root(message) else [])]
+            self._own(asyncio.create_task(self._remember(inbound, known), name=f"remember-{message.message_id}"))
 
     def _group_of(self, message: Message, sender: str, read: Read, thread: str | None, now: float) -> str | None:
         opens_thread = thread is not None and thread == message.message_id
@@ -156,41 +193,29 @@ class Receiver:
 
     async def _read(self, message: Message, own_id: str) -> Read:
         read = read_message(message, own_id)
-        if not read.needs_children:
-            return read
-        try:
-            async with asyncio.timeout(_FOR_BUNDLE):
-                return await self._read_bundle(message.message_id)
-        except (ApiRefusal, Failure, TimeoutError) as error:
-            log.info("forwarded messages could not be read", cause=str(error) or "too slow")
-            return read
+        return await self._earlier.forwarded(message.message_id) if read.needs_children else read
 
-    async def _read_bundle(self, message_id: str) -> Read:
-        found = await self._api.call("reading messages", "GET", f"im/v1/messages/{message_id}")
-        items = found.get("items")
-        lines: list[str] = []
-        for item in (items if isinstance(items, list) else [])[1 : _MOST_FORWARDED + 1]:
-            if not isinstance(item, dict):
-                continue
-            body, sender = item.get("body"), item.get("sender")
-            content = str(body.get("content", "")) if isinstance(body, dict) else ""
-            child = read_content(str(item.get("message_id", "")), str(item.get("msg_type", "")), content, (), "")
-            name = await self._people.name_of(str(sender.get("id", "")) if isinstance(sender, dict) else "")
-            files = " ".join(f"[{attachment.name}]" for attachment in child.attachments)
-            lines.append(f"{name or 'Somebody'}: {child.text or files}")
-        return Read("\n".join(["[Forwarded messages]", *lines]))
+    async def _quoted(self, message: Message) -> Read:
+        """What the message replies to. The root of a group's conversation is quoted once: replies to it go on."""
+        if not message.parent_id:
+            return Read()
+        if _is_under_root(message) and await self._sink.recall(_place_key(message.parent_id)) is not None:
+            return Read()
+        return await self._earlier.replied_to(message.parent_id)
 
     # ---------------------------------------------------------------- recalled messages
 
-    async def _remember(self, inbound: Inbound) -> None:
-        """So that the conversation is found when the message is recalled: the event does not say where it was."""
+    async def _remember(self, inbound: Inbound, known: Sequence[str]) -> None:
+        """So that the conversation is found when the message is recalled (the event does not say where it was), and
+        that what the agent knows of it is known."""
         place: Json = {
             "thread": inbound.place.thread,
             "private": inbound.place.private,
             "sender": inbound.sender.id,
         }
         try:
-            await self._sink.remember(_place_key(inbound.message_id), place, _KEEP_PLACE)
+            for message_id in known:
+                await self._sink.remember(_place_key(message_id), place, _KEEP_PLACE)
         except StoreAway:
             log.info("a question will not be found if it is recalled")
 
@@ -221,12 +246,12 @@ class Receiver:
         value = event.action.value
         press = Press.decode(str(value.get("press", "")))
         if press is None:
-            return _toast("warning", "This button is not known any more.", "这个按钮已失效。")
+            return _dead_button()
         if press.action is Action.ANSWER and not press.value:
             text = (str(event.action.form_value.get(FORM_INPUT) or "") or event.action.input_value).strip()
             if not text:
                 return _toast("warning", "Type an answer first.", "请先输入内容。")
-            press = Press(press.action, press.turn, text)
+            press = Press(press.action, press.turn, text, is_typed=True)
         thread = value.get("thread")
         inbound = Inbound(
             place=Place(
@@ -255,7 +280,7 @@ class Receiver:
 
 
 _DONE: Mapping[Action, tuple[str, str]] = {
-    Action.STOP: ("Stopping…", "正在停止…"),
+    Action.STOP: ("Stop requested.", "已请求停止。"),  # whether this person may is judged later
     Action.ANSWER: ("Got it.", "已收到。"),
     Action.RETRY: ("Asking again…", "正在重试…"),
     Action.FEEDBACK: ("Thank you!", "感谢反馈！"),
@@ -265,6 +290,15 @@ _DONE: Mapping[Action, tuple[str, str]] = {
 def _toast(kind: str, english: str, chinese: str) -> Json:
     words: Json = {"en_us": english, "zh_cn": chinese}
     return {"toast": {"type": kind, "content": english, "i18n": words}}
+
+
+def _dead_button() -> Json:
+    return _toast("warning", "This button is not known any more.", "这个按钮已失效。")
+
+
+def _is_under_root(message: Message) -> bool:
+    """Whether the message replies to the root of its conversation; a private chat has none."""
+    return message.chat_type != "p2p" and bool(message.parent_id) and message.parent_id == message.root_id
 
 
 def _place_key(message_id: str) -> str:

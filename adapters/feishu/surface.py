@@ -92,7 +92,7 @@ class FeishuSurface:
             return _upkeep(shown)
         if view.is_final and not shown.sheets and not view.has_content:
             return ()
-        flow = flow_of(view)
+        flow = flow_of(view, shown.format)
         if not view.is_final and shown.sheets and len(flow) < shown.sheets[-1].start + shown.sheets[-1].covered:
             # A process that has just started hears the text again from its beginning: nothing is taken back for that.
             return _upkeep(shown)

@@ -6,7 +6,6 @@ import base64
 import binascii
 import hashlib
 import hmac
-import json
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Mapping
 
@@ -23,6 +22,8 @@ from starlette.types import Receive, Scope, Send
 from adapters.feishu.api import Json
 from adapters.feishu.receiving import NotNow
 from channels.clock import Clock
+from channels.shapes import as_object, whole_number
+from channels.strict_json import read_json
 
 log = structlog.get_logger(__name__)
 
@@ -97,7 +98,8 @@ class Webhook:
         timestamp, nonce = headers.get("x-lark-request-timestamp", ""), headers.get("x-lark-request-nonce", "")
         if not hmac.compare_digest(signed(timestamp, nonce, self._key, body).encode(), signature.lower().encode()):
             raise Forged("its signature is wrong")
-        if not timestamp.isdigit() or abs(self._clock.now() - int(timestamp)) > _WINDOW:
+        at = whole_number(timestamp)
+        if at is None or abs(self._clock.now() - at) > _WINDOW:
             raise Forged("its time is too far from now")
         if self._seen.get(signature, 0.0) > self._clock.now():
             raise Forged("it was made before")
@@ -122,11 +124,11 @@ def signed(timestamp: str, nonce: str, key: str, body: bytes) -> str:
 def decrypted(body: bytes, key: str) -> Json:
     """The event in a request. Raises `Forged` for anything that was not encrypted with the key."""
     try:
-        data = base64.b64decode(str(json.loads(body)["encrypt"]), validate=True)
+        data = base64.b64decode(str(as_object(read_json(body))["encrypt"]), validate=True)
         cipher = Cipher(AES(hashlib.sha256(key.encode()).digest()), CBC(data[:_BLOCK])).decryptor()
         padder = PKCS7(8 * _BLOCK).unpadder()
         padded = cipher.update(data[_BLOCK:]) + cipher.finalize()
-        payload = json.loads(padder.update(padded) + padder.finalize())
+        payload = read_json(padder.update(padded) + padder.finalize())
     except (ValueError, KeyError, TypeError, binascii.Error):
         raise Forged("it is not encrypted with the key") from None
     if not isinstance(payload, dict):

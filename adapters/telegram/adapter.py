@@ -53,7 +53,7 @@ _FIRST_RETRY = 1.0  # seconds
 _LONGEST_RETRY = 60.0
 _REMEMBERED_PRESSES = 1000
 _TOASTS = {
-    Action.STOP: "Stopping …",
+    Action.STOP: "Stop requested.",  # whether this person may is judged later
     Action.RETRY: "Asking again …",
     Action.FEEDBACK: "Thank you.",
     Action.ANSWER: "",
@@ -85,11 +85,7 @@ class TelegramAdapter:
 
     @property
     def budgets(self) -> Mapping[str, Budget]:
-        changed = {
-            name: Budget(budget.limit, budget.window, budget.burst, budget.reserve)
-            for name, budget in self._settings.limits.budgets.items()
-        }
-        return BUDGETS | changed
+        return self._settings.limits.over(BUDGETS)
 
     @property
     def webhook(self) -> ASGIApp | None:
@@ -137,7 +133,7 @@ class TelegramAdapter:
                 self._context.sink.report(ChannelState.FAILED, str(failure))
                 wait = _LONGEST_RETRY
             except Failure as failure:
-                self._context.sink.report(ChannelState.DEGRADED, f"Telegram cannot be reached: {failure}")
+                self._context.sink.report(ChannelState.DEGRADED, str(failure))
             await self._context.clock.sleep(wait)
             wait = min(_LONGEST_RETRY, wait * 2)
 

@@ -24,7 +24,7 @@ from telegram.error import TelegramError
 from telegram.request import HTTPXRequest
 
 from adapters.telegram.failures import failure_of, is_unmodified
-from adapters.telegram.limits import DOWNLOAD_BYTES, PHOTO_BYTES, UPLOAD_BYTES
+from adapters.telegram.limits import DOWNLOAD_BYTES, PHOTO_BYTES, SLOWEST_UPLOAD, UPLOAD_BYTES
 from adapters.telegram.marks import Mark, Styled
 from adapters.telegram.ops import (
     Button,
@@ -34,6 +34,7 @@ from adapters.telegram.ops import (
     FileAway,
     FileForm,
     Keyboard,
+    NoRight,
     Send,
     SendFile,
     Where,
@@ -54,9 +55,9 @@ _CONNECT = 5.0  # seconds, as all of these
 _READ = 12.0
 _WRITE = 10.0
 _POOL = 10.0
-_UPLOAD = 18.0
+_WRITE_UPLOAD = 18.0  # for one piece of an upload
 _KEEP_ALIVE = 20.0  # an idle connection older than this may be closed by the other side just when it is used
-_CALL = 20.0  # a call never takes longer, whatever happens
+_CALL = 20.0  # a call never takes longer, whatever happens; an upload takes the time for its bytes besides
 _OPEN = 9.0  # for the gateway to hand out a file
 _SHUTDOWN = 2.0
 _CALL_CONNECTIONS = 64
@@ -87,7 +88,7 @@ class _RawBot(Bot):
 
 
 class Client:
-    """One bot. Calls raise a `Failure` and nothing else, and take at most 29 s."""
+    """One bot. Calls raise a `Failure` and nothing else, and take at most 29 s; uploads as long as their size needs."""
 
     def __init__(self, token: str, base_url: str) -> None:
         self._token = token
@@ -256,31 +257,43 @@ class Client:
     async def _send_file(self, op: SendFile, open_file: OpenFile, scope: Draw) -> Message:
         chat, thread = int(op.where.chat), _thread(op.where)
         if op.form is FileForm.SENTENCE:
-            text = f"The file {op.file.name} could not be sent."
+            trouble = "may not have arrived: Telegram does not say" if op.in_doubt else "could not be sent"
+            text = f"The file {op.file.name} {trouble}."
             return await self._call(self._bot.send_message(chat, text, message_thread_id=thread), scope)
         data = await _opened(op, open_file)
+        seconds = _CALL + len(data) / SLOWEST_UPLOAD
         if op.form is FileForm.PHOTO:
             if len(data) > PHOTO_BYTES:
                 raise TooLarge("Telegram takes photos of up to 10 MB", PHOTO_BYTES)
-            photo = self._bot.send_photo(chat, data, filename=op.file.name, message_thread_id=thread)
-            return await self._call(photo, scope)
-        document = self._bot.send_document(
-            chat, data, filename=op.file.name, message_thread_id=thread, disable_content_type_detection=True
-        )
-        return await self._call(document, scope)
+            upload = self._bot.send_photo(
+                chat, data, filename=op.file.name, message_thread_id=thread, read_timeout=seconds
+            )
+        else:
+            upload = self._bot.send_document(
+                chat,
+                data,
+                filename=op.file.name,
+                message_thread_id=thread,
+                disable_content_type_detection=True,
+                read_timeout=seconds,
+            )
+        try:
+            return await self._call(upload, scope, seconds)
+        except NoRight as failure:  # the reader can still be told so
+            raise Refused(str(failure)) from None
 
     # ---------------------------------------------------------------- calling
 
-    async def _call(self, call: Awaitable[T], scope: Draw = Draw("bot")) -> T:  # noqa: B008 - frozen
+    async def _call(self, call: Awaitable[T], scope: Draw = Draw("bot"), seconds: float = _CALL) -> T:  # noqa: B008 - frozen
         try:
-            async with asyncio.timeout(_CALL):
+            async with asyncio.timeout(seconds):
                 return await call
         except Failure:
             raise
         except TelegramError as error:
             raise failure_of(error, scope) from None
         except TimeoutError:
-            raise Unknown(f"no answer within {_CALL:g} s") from None
+            raise Unknown(f"no answer within {seconds:g} s") from None
 
 
 async def _opened(op: SendFile, open_file: OpenFile) -> bytes:
@@ -304,7 +317,7 @@ def _pool(connections: int) -> HTTPXRequest:
         read_timeout=_READ,
         write_timeout=_WRITE,
         pool_timeout=_POOL,
-        media_write_timeout=_UPLOAD,
+        media_write_timeout=_WRITE_UPLOAD,
         httpx_kwargs={"limits": httpx.Limits(max_connections=connections, keepalive_expiry=_KEEP_ALIVE)},
     )
 

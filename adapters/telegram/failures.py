@@ -17,7 +17,7 @@ from telegram.error import (
 )
 from telegram.error import Forbidden as ForbiddenError
 
-from adapters.telegram.ops import Moved
+from adapters.telegram.ops import Moved, NoRight
 from channels.adapter import (
     Closed,
     Draw,
@@ -51,8 +51,8 @@ _BAD_REQUESTS: tuple[tuple[str, Callable[[str], Failure]], ...] = (
     ("chat not found", Forbidden),
     ("user is deactivated", Forbidden),
     ("peer_id_invalid", Forbidden),
-    ("not enough rights", Forbidden),
-    ("have no rights", Forbidden),
+    ("not enough rights", NoRight),
+    ("have no rights", NoRight),
     ("chat_write_forbidden", Forbidden),
     ("chat_restricted", Forbidden),
     ("topic_closed", Forbidden),

@@ -26,8 +26,8 @@ Telegram
            mode: webhook
    The bridge sets the webhook itself, with a secret, at https://bridge.example.com/hooks/my-telegram.
 6. Try it:
-       channel-bridge check --config FILE
-       channel-bridge run --config FILE
+       channel-bridge check --config config.yaml
+       channel-bridge run --config config.yaml
    Only one program may receive a bot's updates: a second one shows as the state "conflict".
 """
 

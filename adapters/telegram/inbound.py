@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import OrderedDict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from pydantic import JsonValue
@@ -13,7 +13,9 @@ from telegram.constants import ChatType
 
 from adapters.telegram.client import Identity
 from adapters.telegram.ops import Where
-from channels.model import Attachment, Inbound, InboundKind, Place, Press, Sender
+from adapters.telegram.reading import Held, held_by, quoted_by
+from channels.commands import parse_command
+from channels.model import Inbound, InboundKind, Place, Press, Sender
 from channels.shapes import as_object, as_text
 
 ALBUM_QUIET = 0.6
@@ -48,21 +50,26 @@ class Reader:
 
     def _message(self, message: Message, bot: Identity, now: float, kind: InboundKind) -> Inbound | None:
         sender = _sender_of(message)
-        attachments = tuple(_attachments(message))
-        text, entities = message.text or message.caption or "", message.entities or message.caption_entities
-        if sender is None or not (text.strip() or attachments) or message.chat.type == ChatType.CHANNEL:
+        held = held_by(message)
+        text, entities = held.words, message.entities or message.caption_entities
+        if sender is None or not (text.strip() or held.attachments) or message.chat.type == ChatType.CHANNEL:
             return None
         command = _TYPED_COMMAND.match(text)
         if command and command[2].lower() != bot.username.lower():
             return None  # it is for another bot
         replied = _replied_to(message)
         mentioned = [entity for entity in entities if _names(entity, text, bot)]
-        is_meant = bool(mentioned or command) or (replied is not None and _is_by(replied, bot))
+        # In groups people type commands without a name; which of several bots they mean, Telegram leaves open.
+        is_own_command = text.startswith("/") and parse_command(text) is not None
+        is_meant = bool(mentioned or command or is_own_command) or (replied is not None and _is_by(replied, bot))
         if command:
             text = command[1] + text[command.end() :]
         elif mentioned:
-            text = _without(text, mentioned) or ("" if attachments else text)
+            text = _without(text, mentioned) or ("" if held.attachments else text)
         album = message.media_group_id
+        quoted = quoted_by(message, replied) if replied is None or not _is_by(replied, bot) else Held()
+        if album is not None and not held.words:
+            quoted = Held()  # every part of an album replies; the one with the words speaks for all
         if album is not None:
             is_meant = self._album_is_meant(f"{message.chat.id}:{album}", is_meant)
         key = f"m{message.chat.id}:{message.message_id}"
@@ -79,11 +86,12 @@ class Reader:
             received_at=now,
             sent_at=message.date.timestamp(),
             message_id=str(message.message_id),
-            attachments=attachments,
+            attachments=(*held.attachments, *quoted.attachments),
             mentions_bot=is_meant,
             reply_to=str(replied.message_id) if replied is not None else None,
             group=f"album:{album}" if album is not None else None,
             settle=ALBUM_QUIET if album is not None else 0.0,
+            quote=quoted.words,
             extra=_extra(thread),
         )
 
@@ -210,28 +218,3 @@ def _without(text: str, entities: Sequence[MessageEntity]) -> str:
         is_joint = not before or not after or before[-1] == "\n" or after[0] in "\n.,:;!?"
         text = before + ("" if is_joint else " ") + after
     return text.strip()
-
-
-def _attachments(message: Message) -> Iterator[Attachment]:
-    if message.photo:
-        photo = message.photo[-1]  # sizes come in rising order
-        yield _attachment(f"photo_{photo.file_unique_id}.jpg", "image/jpeg", photo.file_id, photo.file_size)
-    if (document := message.document) is not None:
-        mime = document.mime_type or "application/octet-stream"
-        name = document.file_name or f"file_{document.file_unique_id}"
-        yield _attachment(name, mime, document.file_id, document.file_size)
-    if (audio := message.audio) is not None:
-        name = audio.file_name or f"audio_{audio.file_unique_id}.mp3"
-        yield _attachment(name, audio.mime_type or "audio/mpeg", audio.file_id, audio.file_size)
-    if (voice := message.voice) is not None:
-        name = f"voice_{voice.file_unique_id}.ogg"
-        yield _attachment(name, voice.mime_type or "audio/ogg", voice.file_id, voice.file_size)
-    if (video := message.video) is not None:
-        name = video.file_name or f"video_{video.file_unique_id}.mp4"
-        yield _attachment(name, video.mime_type or "video/mp4", video.file_id, video.file_size)
-    if (note := message.video_note) is not None:
-        yield _attachment(f"video_{note.file_unique_id}.mp4", "video/mp4", note.file_id, note.file_size)
-
-
-def _attachment(name: str, mime: str, file_id: str, size: int | None) -> Attachment:
-    return Attachment(name, mime, {"file_id": file_id}, size)

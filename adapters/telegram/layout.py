@@ -60,23 +60,30 @@ class Layout:
     def __init__(self, style: Style) -> None:
         self._style = style
         self._rendered: dict[tuple[str, bool], Styled] = {}
-        self._read: tuple[View, str] | None = None
+        self._read: tuple[View, bool, str] | None = None
 
-    def text(self, view: View) -> str:
-        """The Markdown of the whole reply: the answer and, below it, the question."""
-        if self._read is None or self._read[0] is not view:
-            self._read = (view, _text(view))
-        return self._read[1]
+    def text(self, view: View, *, buttons: bool = True) -> str:
+        """The Markdown of the whole reply: the answer and, below it, the question, with what no `buttons` say."""
+        if self._read is None or self._read[0] is not view or self._read[1] is not buttons:
+            self._read = (view, buttons, _text(view, buttons=buttons))
+        return self._read[2]
 
     def piece(
-        self, view: View, start: Start, *, size: int | None = None, styled: bool = True, allow_rich: bool = False
+        self,
+        view: View,
+        start: Start,
+        *,
+        size: int | None = None,
+        styled: bool = True,
+        buttons: bool = True,
+        allow_rich: bool = False,
     ) -> Piece | None:
         """What the message that starts at `start` shows; None when nothing is left to show.
 
         Where a text is cut depends on what is before the cut and beside it, not on how far the text has grown.
         """
         limit = min(size or self._style.size, self._style.size)
-        text = self.text(view)
+        text = self.text(view, buttons=buttons)
         rest = start.opening + text[start.offset :]
         if is_blank(text[start.offset :]):
             rest = ""
@@ -162,24 +169,26 @@ def _room(limit: int, *others: Styled) -> int:
 # ---------------------------------------------------------------- the answer and the question
 
 
-def _text(view: View) -> str:
+def _text(view: View, *, buttons: bool) -> str:
     text = view.text
     if view.question is not None:
         if "```" in text or "~~~" in text:
             text = heal(text)  # an unclosed code block would swallow the question
-        text = "\n\n".join(part for part in (text.rstrip(), _question(view.question)) if part)
+        text = "\n\n".join(part for part in (text.rstrip(), _question(view.question, buttons=buttons)) if part)
     return sendable(text)
 
 
-def _question(question: Question) -> str:
+def _question(question: Question, *, buttons: bool) -> str:
     parts = [question.text.strip()]
-    if listed(question):
+    if listed(question) or not buttons:
         labels = [" ".join(option.label.split()) for option in question.options]
         parts.append("\n".join(f"{number}. {label}" for number, label in enumerate(labels, 1)))
     if question.answer is not None:
         parts.append(f"➜ {shortened(question.answer, 300)}")
     elif question.options and question.free_text:
-        parts.append("*Choose, or reply in your own words.*")
+        parts.append(f"*{'Choose' if buttons else 'Reply with a number'}, or reply in your own words.*")
+    elif question.options and not buttons:
+        parts.append("*Reply with a number.*")
     return "\n\n".join(part for part in parts if part)
 
 

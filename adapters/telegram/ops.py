@@ -8,7 +8,7 @@ from enum import StrEnum
 from pydantic import BaseModel, ConfigDict
 
 from adapters.telegram.marks import Styled
-from channels.adapter import Gone, Op, Shown, Transient
+from channels.adapter import Forbidden, Gone, Op, Shown, Transient
 from channels.model import File
 
 MOST_UNKNOWNS = 8
@@ -120,9 +120,12 @@ class FileForm(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SendFile(Op):
+    """`in_doubt`: an earlier try may have worked."""
+
     where: Where
     file: File
     form: FileForm
+    in_doubt: bool = False
 
 
 # ---------------------------------------------------------------- failures of this platform
@@ -138,6 +141,10 @@ class Moved(Gone):
 
 class FileAway(Transient):
     """The gateway does not hand the file out."""
+
+
+class NoRight(Forbidden):
+    """The bot may not send this kind of message to the chat; another kind it may."""
 
 
 # ---------------------------------------------------------------- what is shown
@@ -161,7 +168,8 @@ class ShownMessage(BaseModel):
 
 
 class ShownFile(BaseModel):
-    """How far a file is. `tries` counts failures of this form that may pass."""
+    """How far a file is. `tries` counts failures of this form that may pass, `unknowns` those of which nobody can say
+    whether it was sent; `sending` is set while a call is under way; `in_doubt`: an upload may have arrived."""
 
     model_config = ConfigDict(frozen=True, extra="ignore")
 
@@ -171,6 +179,8 @@ class ShownFile(BaseModel):
     message: int | None = None
     tries: int = 0
     unknowns: int = 0
+    sending: bool = False
+    in_doubt: bool = False
 
 
 class ShownDraft(BaseModel):

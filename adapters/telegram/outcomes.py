@@ -40,6 +40,7 @@ from channels.adapter import (
 
 _MOST_REFUSALS = 12  # in a row; by then nothing is left to leave out
 _MOST_FILE_TRIES = 4
+_MOST_UPLOADS = 2  # of one file, when nobody can say of any whether it has arrived: each may be one copy more
 _SMALLEST_SIZE = 256  # UTF-16 units
 _SHRINK = 0.75
 
@@ -197,23 +198,31 @@ def _drafted(shown: TelegramShown, op: Draft, outcome: Outcome, now: float) -> T
 # ---------------------------------------------------------------- files
 
 
+def unsure(file: ShownFile) -> ShownFile:
+    """The file after a try of which nobody can say whether it has worked: the next try is made, or the reader told."""
+    is_upload = file.form is not FileForm.SENTENCE
+    unknowns = file.unknowns + 1
+    if unknowns < (_MOST_UPLOADS if is_upload else MOST_UNKNOWNS):
+        return file.model_copy(update={"unknowns": unknowns, "sending": False})
+    following = FileForm.SENTENCE if is_upload else FileForm.NOTHING
+    return ShownFile(id=file.id, form=following, in_doubt=True)
+
+
 def _file_sent(shown: TelegramShown, op: SendFile, outcome: Outcome) -> TelegramShown:
-    known = next((file for file in shown.files if file.id == op.file.id), None)
-    file = known or ShownFile(id=op.file.id, form=op.form)
+    known = next((file for file in shown.files if file.id == op.file.id), ShownFile(id=op.file.id, form=op.form))
+    file = known.model_copy(update={"sending": isinstance(outcome, Intent)})
     match outcome:
         case Receipt():
             file = file.model_copy(update={"sent": True, "message": int(outcome.id or 0) or None, "form": op.form})
-        case Intent():
-            pass
         case Unknown():
-            file = file.model_copy(update={"unknowns": file.unknowns + 1})
+            file = unsure(file)
         case FileAway() if file.tries + 1 < _MOST_FILE_TRIES:
             file = file.model_copy(update={"tries": file.tries + 1})
         case Moved():
-            return shown.model_copy(update={"chat": outcome.chat})
+            shown = shown.model_copy(update={"chat": outcome.chat})
         case Refused() | TooLarge() | Gone() | Closed() | FileAway():
             following = FileForm.SENTENCE if isinstance(outcome, FileAway) else _AFTER[op.form]
-            file = file.model_copy(update={"form": following, "tries": 0})
+            file = file.model_copy(update={"form": following, "tries": 0, "in_doubt": file.unknowns > 0})
         case _:
-            return shown
+            pass
     return shown.model_copy(update={"files": (*(f for f in shown.files if f.id != op.file.id), file)})

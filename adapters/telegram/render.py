@@ -14,7 +14,15 @@ from telegramify_markdown.entity import MessageEntity
 
 from adapters.telegram.limits import RICH_BYTES, RICH_COLUMNS, RICH_LINES
 from adapters.telegram.marks import LINK, PRE, Mark, Styled, legal, sendable, trimmed
-from channels.markdown import Mentions, fence_tables, find_tables, neutralise_mentions, utf8_bytes, utf16_units
+from channels.markdown import (
+    Mentions,
+    fence_tables,
+    find_maths,
+    find_tables,
+    neutralise_mentions,
+    utf8_bytes,
+    utf16_units,
+)
 
 log = structlog.get_logger(__name__)
 
@@ -27,17 +35,6 @@ _FROM_STAND_INS = str.maketrans({stand_in: character for character, stand_in in 
 _AUTOLINK = re.compile("\ufdd0((?:https?://|mailto:)[^\\s\ufdd0>]+)>")
 _LANGUAGE = re.compile(r"[A-Za-z0-9+#_.-]{1,40}")
 _URL = re.compile(r"(?:https?|tg|ftp|mailto|tel):\S+", re.IGNORECASE)
-_CODE_OR_MATHS = re.compile(
-    r"""(?P<fence>^[ \t>]*(?P<marks>`{3,}|~{3,})[^\n]*\n.*?(?:^[ \t>]*(?P=marks)|\Z))
-      | (?P<span>(?<!`)(?P<ticks>`+)(?!`).*?(?<!`)(?P=ticks)(?!`))
-      | \$\$(?P<display>[^$]+)\$\$
-      | \\\[(?P<bracketed>.+?)\\\]
-      | \\\((?P<inline>[^\n]+?)\\\)
-      | (?<![\w$\\])\$(?=[^\s$])(?P<dollars>[^$\n]*[\\^_=][^$\n]*)(?<=[^\s\\])\$(?![\w$])
-    """,
-    re.VERBOSE | re.MULTILINE | re.DOTALL,
-)
-_MATHS = ("display", "bracketed", "inline", "dollars")
 
 
 def _config() -> RenderConfig:
@@ -74,7 +71,7 @@ def rich(markdown: str) -> str | None:
     """The Markdown for a rich message, when it has tables or maths and fits in one; else None."""
     source = _harmless(sendable(markdown))
     tables = find_tables(source)
-    if not tables and not any(found.lastgroup and _is_maths(found) for found in _CODE_OR_MATHS.finditer(source)):
+    if not tables and not any(find_maths(source)):
         return None
     fits = utf8_bytes(source) <= RICH_BYTES and source.count("\n") < RICH_LINES
     return source if fits and all(len(table.rows[0]) <= RICH_COLUMNS for table in tables) else None
@@ -84,23 +81,15 @@ def _harmless(markdown: str) -> str:
     return neutralise_mentions(markdown, marks=Mentions.TELEGRAM)
 
 
-def _is_maths(found: re.Match[str]) -> bool:
-    return any(found[name] is not None for name in _MATHS)
-
-
 def _shielded(markdown: str) -> str:
     """The text with stand-ins for what the converter must not see; maths keeps (or gets) its dollars."""
     parts: list[str] = []
     at = 0
-    for found in _CODE_OR_MATHS.finditer(markdown):
-        if not _is_maths(found):
-            continue
-        parts.append(markdown[at : found.start()].translate(_TO_STAND_INS))
-        name = next(name for name in _MATHS if found[name] is not None)
-        dollars = "$$" if name in ("display", "bracketed") else "$"
-        content = found[name] if name in ("display", "dollars") else found[name].strip()
-        parts.append(f"{dollars}{content.translate(_TO_STAND_INS)}{dollars}")
-        at = found.end()
+    for maths in find_maths(markdown):
+        parts.append(markdown[at : maths.start].translate(_TO_STAND_INS))
+        dollars = "$$" if maths.is_display else "$"
+        parts.append(f"{dollars}{maths.content.strip().translate(_TO_STAND_INS)}{dollars}")
+        at = maths.end
     parts.append(markdown[at:].translate(_TO_STAND_INS))
     return _AUTOLINK.sub(r"<\1>", "".join(parts))
 

@@ -16,7 +16,6 @@ from adapters.telegram.layout import Layout, Piece
 from adapters.telegram.limits import DRAFT_KEEP_ALIVE, PHOTO_BYTES, UPLOAD_BYTES
 from adapters.telegram.marks import Styled, joined
 from adapters.telegram.ops import (
-    MOST_UNKNOWNS,
     Content,
     Delete,
     Draft,
@@ -31,7 +30,7 @@ from adapters.telegram.ops import (
     TelegramShown,
     Where,
 )
-from adapters.telegram.outcomes import advanced
+from adapters.telegram.outcomes import advanced, unsure
 from channels.adapter import Draw, Op, Outcome, Receipt, Shown, Urgency
 from channels.model import File, TurnId, View
 
@@ -95,10 +94,7 @@ class TelegramSurface:
         # One in a group that has got another id since can only be left as it is.
         if messages and messages[-1].id is not None and messages[-1].chat == self._where(shown).chat:
             messages[-1] = messages[-1].model_copy(update={"digest": ""})
-        files = [
-            file.model_copy(update={"unknowns": max(1, file.unknowns)}) if not file.sent else file
-            for file in shown.files
-        ]
+        files = [unsure(file) if file.sending else file for file in shown.files]
         draft = shown.draft.model_copy(update={"digest": "", "text": ""}) if shown.draft is not None else None
         return shown.model_copy(update={"messages": tuple(messages), "files": tuple(files), "draft": draft})
 
@@ -113,7 +109,7 @@ class TelegramSurface:
         assert isinstance(shown, TelegramShown)
         if shown.given_up or not (view.is_final or self._settings.grows):
             return ()
-        text = self._layout.text(view)
+        text = self._text(view, shown)
         if not view.is_final and len(text) < max((message.covers for message in shown.messages), default=0):
             return ()  # after a restart the text is heard again from its beginning; what is shown does not go back
         index, start = _finished(shown.messages, text)
@@ -128,19 +124,23 @@ class TelegramSurface:
             return ()
         return self._surplus(shown, index) or self._files(view, shown)
 
+    def _text(self, view: View, shown: TelegramShown) -> str:
+        return self._layout.text(view, buttons=_has_buttons(shown))
+
     def _piece(self, view: View, shown: TelegramShown, start: Start) -> Piece | None:
         return self._layout.piece(
             view,
             start,
             size=shown.size,
             styled=shown.plainness is Plainness.STYLED,
+            buttons=_has_buttons(shown),
             allow_rich=self._settings.rich and view.is_final and not shown.rich_refused,
         )
 
     def _towards(self, piece: Piece, view: View, shown: TelegramShown, index: int, start: Start) -> Sequence[Op]:
         """What brings message `index` to its piece."""
         is_last = piece.next is None
-        keyboard = self._settings.buttons.under(view) if is_last and shown.plainness is not Plainness.BARE else ()
+        keyboard = self._settings.buttons.under(view) if is_last and _has_buttons(shown) else ()
         content = Content(piece.body, keyboard, piece.rich, self._settings.previews)
         known = shown.messages[index] if index < len(shown.messages) else None
         wanted = _Wanted(index, start, piece, content, digest_of(content))
@@ -165,7 +165,7 @@ class TelegramSurface:
             digest=wanted.digest,
             start=wanted.start,
             covers=wanted.piece.covers,
-            mark=mark_of(self._layout.text(view), wanted.start.offset, wanted.piece.covers),
+            mark=mark_of(self._text(view, shown), wanted.start.offset, wanted.piece.covers),
             next=wanted.piece.next,
             size=shown.size or self._settings.size,
             id=message,
@@ -184,7 +184,7 @@ class TelegramSurface:
             digest=wanted.digest,
             start=wanted.start,
             covers=wanted.piece.covers,
-            mark=mark_of(self._layout.text(view), wanted.start.offset, wanted.piece.covers),
+            mark=mark_of(self._text(view, shown), wanted.start.offset, wanted.piece.covers),
             next=wanted.piece.next,
             size=shown.size or self._settings.size,
             reply_to=self._settings.reply_to if is_first and shown.plainness is not Plainness.BARE else None,
@@ -268,7 +268,7 @@ class TelegramSurface:
         known = {file.id: file for file in shown.files}
         for file in view.files:
             state = known.get(file.id) or ShownFile(id=file.id, form=_first_form(file))
-            if not state.sent and state.form is not FileForm.NOTHING and state.unknowns < MOST_UNKNOWNS:
+            if not state.sent and state.form is not FileForm.NOTHING:
                 return (
                     SendFile(
                         urgency=Urgency.FINAL,
@@ -277,9 +277,14 @@ class TelegramSurface:
                         where=self._where(shown),
                         file=file,
                         form=state.form,
+                        in_doubt=state.in_doubt,
                     ),
                 )
         return ()
+
+
+def _has_buttons(shown: TelegramShown) -> bool:
+    return shown.plainness is not Plainness.BARE
 
 
 def _first_form(file: File) -> FileForm:

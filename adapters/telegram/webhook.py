@@ -5,9 +5,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import hmac
-import json
 from collections.abc import Callable, Mapping
-from typing import cast
 from urllib.parse import urlsplit
 
 import structlog
@@ -21,6 +19,7 @@ from adapters.telegram.limits import ALLOWED_UPDATES
 from adapters.telegram.polling import Take
 from channels.adapter import ChannelState, Failure, StoreAway, Unauthorised
 from channels.clock import Clock
+from channels.strict_json import read_json
 
 log = structlog.get_logger(__name__)
 
@@ -73,10 +72,10 @@ async def _update_in(request: Request) -> Mapping[str, JsonValue] | None:
             body += chunk
             if len(body) > _MOST_BYTES:
                 return None
-        update: object = json.loads(body)
+        update = read_json(bytes(body))
     except (ClientDisconnect, ValueError):
         return None
-    return cast("Mapping[str, JsonValue]", update) if isinstance(update, dict) and "update_id" in update else None
+    return update if isinstance(update, dict) and "update_id" in update else None
 
 
 class Registration:

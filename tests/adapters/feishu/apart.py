@@ -1,14 +1,15 @@
-"""A channel whose emulator lives in a thread of its own, so that its work is not taken for the channel's."""
+"""A channel whose emulator is a process of its own, so that its work is not taken for the channel's."""
 
 from __future__ import annotations
 
 import asyncio
-import threading
+import sys
 import time
-from collections.abc import AsyncIterator, Callable, Coroutine
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import Any
 
+import httpx
 from pydantic import JsonValue
 
 from adapters.feishu import build
@@ -17,22 +18,21 @@ from channels.adapter import Accepted, ChannelState, Context
 from channels.clock import SystemClock
 from channels.model import File, Inbound
 from config.feishu import FeishuChannel
-from tests.emulators.feishu import FeishuEmulator
 
 
 class Ears:
-    """A sink that takes everything."""
+    """A sink that takes everything. `came_up` counts how often the channel was said to run."""
 
     def __init__(self) -> None:
         self.heard: list[Inbound] = []
-        self.state = ChannelState.STARTING
+        self.came_up = 0
 
     async def accept(self, inbound: Inbound) -> Accepted:
         self.heard.append(inbound)
         return Accepted.TAKEN
 
     def report(self, state: ChannelState, reason: str = "") -> None:
-        self.state = state
+        self.came_up += state is ChannelState.RUNNING
 
     async def recall(self, key: str) -> JsonValue:
         return None
@@ -45,32 +45,35 @@ class Ears:
 
 
 class Elsewhere:
-    """The emulator, worked from this thread."""
+    """The emulator, worked from threads: its client's work is not the channel's either."""
 
-    def __init__(self) -> None:
-        self.emulator = FeishuEmulator(SystemClock())
-        self._loop = asyncio.new_event_loop()
-        self._thread = threading.Thread(target=self._loop.run_forever, daemon=True)
+    def __init__(self, url: str, app_id: str, app_secret: str) -> None:
+        self._http = httpx.Client(base_url=url, trust_env=False, timeout=20)
+        self._keys = {"app_id": app_id, "app_secret": app_secret, "domain": url}
 
-    def __enter__(self) -> Elsewhere:
-        self._thread.start()
-        self.run(self.emulator.start())
-        return self
+    async def act(self, action: str, *args: Any) -> Any:
+        """Do what the emulator's method of this name does."""
+        answer = await asyncio.to_thread(self._http.post, f"/_control/{action}", json={"args": args})
+        assert answer.status_code == 200, answer.text
+        return answer.json()["result"]
 
-    def __exit__(self, *_: object) -> None:
-        self.run(self.emulator.stop())
-        self._loop.call_soon_threadsafe(self._loop.stop)
-        self._thread.join(5)
-        self._loop.close()
+    async def broken(self) -> list[str]:
+        answer = await asyncio.to_thread(self._http.get, "/_control/state")
+        broken: list[str] = answer.json()["broken"]
+        return broken
 
-    def run(self, work: Coroutine[Any, Any, Any]) -> Any:
-        return asyncio.run_coroutine_threadsafe(work, self._loop).result(10)
+    def channel(self) -> tuple[FeishuAdapter, Ears]:
+        """A channel that is not started yet, and what it is heard by."""
+        ears = Ears()
 
-    def write(self, text: str) -> None:
-        self.run(self.emulator.say("Ann", self.emulator.p2p("Ann"), text))
+        async def open_file(file: File) -> bytes:
+            return b"data"
 
-    def cut(self) -> None:
-        self._loop.call_soon_threadsafe(self.emulator.abort_connections)
+        settings = FeishuChannel.model_validate(self._keys)
+        return build(settings, Context("team", ears, SystemClock(), open_file)), ears
+
+    def close(self) -> None:
+        self._http.close()
 
 
 async def until(holds: Callable[[], bool], seconds: float = 10.0) -> None:
@@ -81,19 +84,15 @@ async def until(holds: Callable[[], bool], seconds: float = 10.0) -> None:
 
 
 @asynccontextmanager
-async def apart() -> AsyncIterator[tuple[FeishuAdapter, Ears, Elsewhere]]:
-    """A channel that is not started yet, what it is heard by, and the emulator."""
-    with Elsewhere() as elsewhere:
-        emulator, ears = elsewhere.emulator, Ears()
-        settings = FeishuChannel.model_validate(
-            {"app_id": emulator.app_id, "app_secret": emulator.app_secret, "domain": emulator.url}
-        )
-
-        async def open_file(file: File) -> bytes:
-            return b"data"
-
-        adapter = build(settings, Context("team", ears, SystemClock(), open_file))
-        try:
-            yield adapter, ears, elsewhere
-        finally:
-            await adapter.stop()
+async def apart() -> AsyncIterator[Elsewhere]:
+    command = (sys.executable, "-m", "tests.emulators.feishu", "--port", "0")
+    process = await asyncio.create_subprocess_exec(*command, stdout=asyncio.subprocess.PIPE)
+    assert process.stdout is not None
+    lines = [(await asyncio.wait_for(process.stdout.readline(), 30)).decode().strip() for _ in range(3)]
+    elsewhere = Elsewhere(lines[0], *(line.partition(": ")[2] for line in lines[1:]))
+    try:
+        yield elsewhere
+    finally:
+        elsewhere.close()
+        process.terminate()
+        await asyncio.wait_for(process.wait(), 10)

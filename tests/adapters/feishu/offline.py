@@ -85,6 +85,7 @@ class OfflineApi:
             self.emulator.cardkit.use_up(api.name, args)
             raise ApiRefusal(doing, 400, fault.code, fault.text)
         try:
+            self.emulator._draw(api, args)
             answer = self.emulator._call(api.name, args)
         except Refusal as refusal:
             if refusal.broken:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from channels.access import Policy, ShowReasoning
 from tests.adapters.feishu.conftest import Open
 from tests.adapters.feishu.strategies import words_of
@@ -96,7 +98,8 @@ async def test_the_stop_button_stops_and_goes_and_retry_asks_again(open_room: Op
     await room.ask("Ann", "hi")
     reply = await room.shows(chat, "partial")
     pressed = await room.emulator.press("Ann", reply.message_id, "Stop")
-    assert pressed.toast
+    assert pressed.toast is not None
+    assert pressed.toast["content"] == "Stop requested."
     assert not pressed.failed
     await room.settled()
     (reply,) = room.replies(chat)
@@ -107,6 +110,26 @@ async def test_the_stop_button_stops_and_goes_and_retry_asks_again(open_room: Op
     await room.shows(chat, "whole")
     await room.settled()
     assert room.questions == ["hi", "hi"]
+
+
+@pytest.mark.parametrize("private", [True, False])
+async def test_a_typed_stop_stops_the_answer_which_keeps_its_text(open_room: Open, private: bool) -> None:
+    room = await open_room([Say("partial "), Pause(3000)], [Say("next")])
+    chat = room.emulator.p2p("Ann") if private else room.emulator.add_group("Team", "Ann")
+    question = await room.ask("Ann", "hi" if private else "@Bridge hi", chat)
+    await room.shows(chat, "partial")
+    root = None if private else question
+    await room.ask("Ann", "/stop", chat, reply_to=root)
+    await room.settled()
+    (reply,) = room.replies(chat)
+    assert reply.title == "Stopped"
+    assert reply.text.startswith("partial")
+    assert "Stop" not in [button.text for button in reply.buttons]
+    assert not reply.generating
+    await room.ask("Ann", "go on", chat, reply_to=root)
+    await room.shows(chat, "next")
+    await room.settled()
+    assert room.questions == ["hi", "go on"]
 
 
 async def test_a_failed_run_keeps_its_text_and_says_so(open_room: Open) -> None:

@@ -3,66 +3,51 @@
 from __future__ import annotations
 
 import asyncio
-import gc
 import logging
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from io import StringIO
+from itertools import pairwise
 
 import pytest
 
 from adapters.feishu.api import Api
 from adapters.feishu.errors import CODES, ApiRefusal, Means, failure_of
 from adapters.feishu.ops import FeishuShown
-from channels.adapter import ChannelState, Draw, RateLimited, ReplyTarget, Unauthorised
+from channels.adapter import Draw, RateLimited, ReplyTarget, Unauthorised
 from channels.model import Phase, Segment, View
 from channels.observe import configure_logging
-from tests.adapters.feishu.apart import apart, until
+from tests.adapters.feishu.apart import Elsewhere, apart, until
 from tests.adapters.feishu.conftest import Open
 from tests.adapters.feishu.offline import TURN, Desk
+from tests.adapters.feishu.stalls import Stall, loop_watched
 from tests.clock import ManualClock, ScaledClock
 from tests.emulators.feishu import FeishuEmulator, refuse
 from tests.emulators.journal import Fault, FaultKind
 from tests.scripted import Pause, Say
 
 LONGEST_STALL = 0.020  # seconds
-
-
-@contextmanager
-def loop_watched() -> Iterator[list[str]]:
-    """The steps of the loop that took too long, by the CPU time of this thread."""
-    stalls: list[str] = []
-    loop = asyncio.get_running_loop()
-    original = asyncio.events.Handle._run
-
-    def timed(handle: asyncio.Handle) -> None:
-        began = time.thread_time()
-        what = repr(handle)
-        original(handle)
-        if (took := time.thread_time() - began) > LONGEST_STALL and handle._loop is loop:  # type: ignore[attr-defined]
-            stalls.append(f"{took:.3f} s: {what}")
-
-    with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(asyncio.events.Handle, "_run", timed)
-        gc.disable()  # its pauses belong to whatever the tests before this one have left
-        try:
-            yield stalls
-        finally:
-            gc.enable()
+SURELY_A_STALL = 0.100  # seconds; no other load of the machine makes a step so long
+FAIR_SHARE = 20 * 60.0 / 800
+"""Seconds between two changes of one card when 20 grow: growth may spend 800 calls a minute."""
 
 
 async def test_twenty_live_cards_share_the_apps_budget_and_none_starves(open_room: Open) -> None:
-    words = " ".join(f"w{number}x" for number in range(150))
-    room = await open_room([Say(words, size=12, pace=0.3)], clock=ScaledClock(5))
+    # On a clock faster than the wall the sockets would keep the rates, and not the budgets.
+    words = " ".join(f"w{number}x" for number in range(120))
+    room = await open_room([Say(words, size=12, pace=0.3)], clock=ScaledClock(1))
     people = [f"Person {number}" for number in range(20)]
     for person in people:
         await room.ask(person, "hi")
-    await room.settled()
+    await room.bench.until(lambda: len(room.questions) == 20)
+    await room.bench.settled(60)
     for person in people:
         (reply,) = room.replies(room.emulator.p2p(person))
         assert reply.text == words
-        assert len(reply.versions) >= 5
+        seen = [version.at for version in reply.versions]
+        assert max(later - earlier for earlier, later in pairwise(seen)) < 3 * FAIR_SHARE
+    calls = [call for call in room.emulator.journal.calls if call.method.startswith("cardkit.")]
+    assert len(calls) < 20 * len(words) / 12 / 2, "many more would have been made if each card had been alone"
     assert all(call.status in (101, 200) for call in room.emulator.journal.calls)
 
 
@@ -90,28 +75,65 @@ def test_no_step_of_planning_takes_long_whatever_the_length() -> None:
     assert not desk.emulator.journal.broken
 
 
+async def live_through(elsewhere: Elsewhere) -> list[Stall]:
+    """Start, receive, answer, lose the connection and come back, stop; the steps that took too long."""
+    adapter, ears = elsewhere.channel()
+    chat = await elsewhere.act("p2p", "Ann")
+    with loop_watched(LONGEST_STALL) as stalls:
+        await adapter.start()
+        await until(lambda: ears.came_up == 1)
+        earlier = ""
+        for number in range(10):
+            text = f"question {number} " + "谢谢" * 500
+            earlier = await elsewhere.act("say", "Ann", chat, text)
+        await elsewhere.act("merge_forward", "Ann", chat, [earlier] * 3)
+        await until(lambda: len(ears.heard) == 11)
+        question = ears.heard[-1]
+        surface = adapter.surface(ReplyTarget(TURN, question.place, question))
+        shown = FeishuShown()
+        for end in range(2_000, 30_000, 4_000):
+            phase = Phase.DONE if end > 24_000 else Phase.WRITING
+            view = View(phase=phase, body=(Segment("a", "这是**回答**。 " * (end // 10)),), revision=end)
+            for op in surface.plan(view, shown, 0.0)[:1]:
+                shown = surface.advance(shown, op, await surface.perform(op), 0.0)
+            await asyncio.sleep(0.15)
+        await elsewhere.act("abort_connections")
+        await until(lambda: ears.came_up == 2)
+        await adapter.stop()
+    return stalls
+
+
 async def test_starting_receiving_replying_and_reconnecting_never_stall_the_loop() -> None:
-    async with apart() as (adapter, ears, elsewhere):
-        with loop_watched() as stalls:
-            await adapter.start()
-            await until(lambda: ears.state is ChannelState.RUNNING)
-            for number in range(10):
-                await asyncio.to_thread(elsewhere.write, f"question {number} " + "谢谢" * 500)
-            await until(lambda: len(ears.heard) == 10)
-            question = ears.heard[-1]
-            surface = adapter.surface(ReplyTarget(TURN, question.place, question))
-            shown = FeishuShown()
-            for end in range(2_000, 30_000, 4_000):
-                phase = Phase.DONE if end > 24_000 else Phase.WRITING
-                view = View(phase=phase, body=(Segment("a", "这是**回答**。 " * (end // 10)),), revision=end)
-                for op in surface.plan(view, shown, 0.0)[:1]:
-                    shown = surface.advance(shown, op, await surface.perform(op), 0.0)
-                await asyncio.sleep(0.15)
-            elsewhere.cut()
-            await until(lambda: elsewhere.emulator.longconn.opened == 2)
-            await adapter.stop()
-        assert not elsewhere.emulator.journal.broken
+    async with apart() as elsewhere:
+        for _ in range(3):
+            stalls = await live_through(elsewhere)
+            assert not [stall for stall in stalls if stall.seconds > SURELY_A_STALL]
+            if not stalls:
+                break  # what is no fault of the channel's does not come each time
+        assert not await elsewhere.broken()
     assert not stalls
+
+
+async def test_a_step_that_works_for_long_and_one_that_waits_are_seen() -> None:
+    def work() -> None:
+        ends = time.thread_time() + 0.05
+        while time.thread_time() < ends:
+            pass
+
+    async def stalls_of(step: Callable[[], None]) -> list[Stall]:
+        with loop_watched(LONGEST_STALL) as stalls:
+            asyncio.get_running_loop().call_soon(step)
+            await asyncio.sleep(0.1)
+        return [stall for stall in stalls if step.__name__ in stall.what]
+
+    (worked,) = await stalls_of(work)
+    assert worked.worked > LONGEST_STALL
+    (waited,) = await stalls_of(wait_for_nothing)
+    assert waited.waited > LONGEST_STALL > waited.worked
+
+
+def wait_for_nothing() -> None:
+    time.sleep(0.05)
 
 
 async def test_no_secret_reaches_the_log(open_room: Open) -> None:

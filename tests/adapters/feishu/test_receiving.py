@@ -5,11 +5,16 @@ from __future__ import annotations
 import asyncio
 
 import pytest
+from pydantic import JsonValue
+from structlog.testing import capture_logs
 
 from channels.access import Groups, Policy
-from channels.adapter import ChannelState, StoreAway
+from channels.adapter import Accepted, ChannelState, StoreAway
+from channels.model import Inbound
 from tests.adapters.feishu.conftest import Open, Room
-from tests.emulators.feishu import ClientConfig, Outcome, connection_limit, endpoint_refused, handshake_refused
+from tests.clock import ScaledClock
+from tests.emulators.feishu import ClientConfig, Outcome, connection_limit, endpoint_refused, handshake_refused, refuse
+from tests.emulators.journal import Fault, FaultKind
 from tests.scripted import Pause, Say
 
 ALL = Policy(groups=Groups.ALL)
@@ -24,6 +29,18 @@ async def asked(room: Room, count: int = 1) -> list[str]:
     await room.emulator.wait_for(lambda: len(room.questions) >= count, 20)
     await room.settled()
     return room.questions
+
+
+def heard_in(room: Room, monkeypatch: pytest.MonkeyPatch) -> dict[str, Inbound]:
+    """Every message that the channel hands to the core from now on, as the core gets it first."""
+    accept, heard = room.bench.inbox.accept, dict[str, Inbound]()
+
+    async def listening(inbound: Inbound) -> Accepted:
+        heard.setdefault(inbound.message_id, inbound)
+        return await accept(inbound)
+
+    monkeypatch.setattr(room.bench.inbox, "accept", listening)
+    return heard
 
 
 def threads(room: Room) -> int:
@@ -49,6 +66,19 @@ async def test_a_group_message_needs_a_mention_until_the_bot_takes_part(open_roo
     await room.ask("Bob", "chatter again", group)
     assert await asked(room, 3) == ["hi", "and then?", "really?"]
     assert threads(room) == 1
+
+
+async def test_a_command_in_a_group_needs_a_mention_and_brings_the_bot_into_no_thread(open_room: Open) -> None:
+    room = await open_room([Say("x")])
+    group = room.emulator.add_group("Team", "Ann")
+    root = await room.ask("Ann", "/help", group)
+    await room.settled()
+    assert not room.replies(group)
+    await room.ask("Ann", "@Bridge /help", group, reply_to=root)
+    await room.shows(group, "Ask me anything")
+    await room.ask("Bob", "chatter", group, reply_to=root)
+    await room.ask("Bob", "@Bridge hi", group)
+    assert await asked(room) == ["hi"]
 
 
 async def test_private_chat_is_one_conversation_and_topics_are_each_their_own(open_room: Open) -> None:
@@ -141,6 +171,122 @@ async def test_forwarded_messages_are_read_with_their_senders(open_room: Open) -
     assert await asked(room) == ["[Forwarded messages]\nBob: the meeting is at nine"]
 
 
+@pytest.mark.parametrize(("seconds", "named"), [(0.35, True), (1.5, False)])
+async def test_forwarded_messages_are_read_however_slowly_names_come(
+    open_room: Open, seconds: float, named: bool
+) -> None:
+    room = await open_room([Say("x")], clock=ScaledClock(1))
+    group = room.emulator.add_group("Team")
+    people = ["Bob", "Cid", "Dan", "Eve"]
+    told = [await room.emulator.say(who, group, f"@Bridge says {who}") for who in people]
+    slow = Fault(FaultKind.DELAY, seconds=seconds)
+    room.emulator.faults.plan("contact.user.get", *[slow] * 9)
+    room.adapter._people._names.clear()
+    await room.emulator.merge_forward("Ann", room.emulator.p2p("Ann"), told)
+    await room.emulator.wait_for(lambda: "[Forwarded messages]" in "".join(room.questions), 20)
+    lines = [f"{who if named else 'Somebody'}: @Bridge says {who}" for who in people]
+    assert room.questions[-1] == "\n".join(["[Forwarded messages]", *lines])
+    await room.settled()
+
+
+async def test_files_in_forwarded_messages_reach_the_agent_and_their_senders_are_not_confused_with_apps(
+    open_room: Open,
+) -> None:
+    room = await open_room([Say("words of the bot")])
+    group = room.emulator.add_group("Team", "Bob")
+    await room.ask("Bob", "@Bridge hi", group)
+    answer = await room.shows(group, "words of the bot")
+    await room.settled()
+    told = [await room.emulator.file("Bob", group, "plan.csv", b"1,2"), answer.message_id]
+    await room.emulator.merge_forward("Ann", room.emulator.p2p("Ann"), told)
+    assert (await asked(room, 2))[1].startswith("[Forwarded messages]\nBob: [plan.csv]\nSomebody: ")
+    (file,) = room.bench.gateway.runs[-1].request.input.files  # type: ignore[union-attr]
+    assert (file.name, file.data) == ("plan.csv", b"1,2")
+    await room.ask("Carl", "hello")
+    await asked(room, 3)
+    assert room.bench.gateway.runs[-1].request.metadata["sender_name"] == "Carl"
+
+
+async def test_forwarded_messages_that_cannot_be_read_are_named_as_such(open_room: Open) -> None:
+    room = await open_room([Say("x")])
+    room.emulator.faults.plan("im.message.get", refuse(230002))
+    await room.emulator.merge_forward("Ann", room.emulator.p2p("Ann"), [])
+    assert await asked(room) == ["[Forwarded messages, which could not be read]"]
+
+
+async def test_what_a_question_replies_to_comes_with_it_unless_the_bot_wrote_it(
+    open_room: Open, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    room = await open_room([Say("x")])
+    heard = heard_in(room, monkeypatch)
+    group = room.emulator.add_group("Team", "Ann", "Bob")
+    words = await room.ask("Bob", "@Ann die Katze sitzt auf dem Dach", group)
+    plan = await room.emulator.file("Bob", group, "plan.csv", b"1,2")
+    bundle = await room.emulator.merge_forward("Bob", group, [words, plan])
+    for earlier in (words, plan, bundle):
+        await room.ask("Ann", "@Bridge translate this", group, reply_to=earlier)
+    answer = await room.shows(group, "x")
+    await room.ask("Ann", "and this", group, reply_to=answer.message_id)
+    recalled = await room.ask("Bob", "nobody may read this", group)
+    await room.emulator.recall("Bob", recalled)
+    await room.ask("Ann", "@Bridge what was it?", group, reply_to=recalled)
+    await asked(room, 5)
+    asks = [inbound for inbound in heard.values() if inbound.mentions_bot or inbound.text == "and this"]
+    assert [(inbound.text, inbound.quote, [file.name for file in inbound.attachments]) for inbound in asks] == [
+        ("translate this", "@Ann die Katze sitzt auf dem Dach", []),
+        ("translate this", "[plan.csv]", ["plan.csv"]),
+        (
+            "translate this",
+            "[Forwarded messages]\nBob: @Ann die Katze sitzt auf dem Dach\nBob: [plan.csv]",
+            ["plan.csv"],
+        ),
+        ("and this", "", []),
+        ("what was it?", "", []),
+    ]
+
+
+@pytest.mark.parametrize("topic", [True, False])
+async def test_the_root_of_a_groups_conversation_comes_with_the_first_question_only(
+    open_room: Open, monkeypatch: pytest.MonkeyPatch, topic: bool
+) -> None:
+    room = await open_room([Say("x")])
+    heard = heard_in(room, monkeypatch)
+    topics = room.emulator.add_group("Forum", "Ann", "Bob", topic=topic)
+    root = await room.ask("Bob", "it is broken", topics)
+    for count, question in enumerate(["@Bridge why?", "and since when?"], 1):
+        await room.ask("Ann", question, topics, reply_to=root)
+        await asked(room, count)
+    own = await room.ask("Ann", "@Bridge is this mine?", topics)
+    await asked(room, 3)
+    await room.ask("Ann", "and this?", topics, reply_to=own)
+    await asked(room, 4)
+    quotes = {inbound.text: inbound.quote for inbound in heard.values()}
+    assert quotes == {
+        "it is broken": "",
+        "why?": "it is broken",
+        "and since when?": "",
+        "is this mine?": "",
+        "and this?": "",
+    }
+
+
+async def test_a_question_does_not_wait_for_what_it_replies_to(
+    open_room: Open, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    room = await open_room([Say("x")], clock=ScaledClock(1))
+    heard = heard_in(room, monkeypatch)
+    chat = room.emulator.p2p("Ann")
+    first = await room.ask("Ann", "a long story", chat)
+    await asked(room)
+    room.emulator.faults.plan("im.message.get", Fault(FaultKind.DELAY, seconds=5.0))
+    await room.ask("Ann", "translate this", chat, reply_to=first)
+    await room.emulator.wait_for(lambda: len(room.questions) == 2, 20)
+    assert [inbound.quote for inbound in heard.values()] == ["", ""]
+    again = await room.ask("Ann", "once more", chat, reply_to=first)
+    await asked(room, 3)
+    assert heard[again].quote == "a long story"
+
+
 async def test_files_and_pictures_reach_the_agent(open_room: Open) -> None:
     room = await open_room([Say("x")])
     chat = room.emulator.p2p("Ann")
@@ -186,17 +332,41 @@ async def test_a_recalled_question_stops_its_answer(open_room: Open) -> None:
     await room.settled()
 
 
-async def test_other_events_are_acked_and_counted(open_room: Open) -> None:
-    room = await open_room([Say("x")])
-    group = room.emulator.add_group("Team", "Ann", bot_in=False)
-    await room.emulator.add_bot("Ann", group)
-    message = await room.ask("Ann", "hi")
-    await room.emulator.react("Ann", message)
-    await asked(room)
-    unknown = room.adapter._receiver.unknown
-    assert unknown["im.chat.member.bot.added_v1"] == 1
-    assert unknown["im.message.reaction.created_v1"] >= 1
+async def test_other_events_are_acked_and_the_log_counts_them(open_room: Open) -> None:
+    with capture_logs() as lines:
+        room = await open_room([Say("x")], reaction=None)
+        group = room.emulator.add_group("Team", "Ann", bot_in=False)
+        await room.emulator.add_bot("Ann", group)
+        message = await room.ask("Ann", "hi")
+        for _ in range(12):
+            await room.emulator.react("Ann", message)
+        await asked(room)
+    counted = [(line["type"], line["so_far"]) for line in lines if line["event"] == "events nothing is done about"]
+    assert sorted(counted) == [
+        ("im.chat.member.bot.added_v1", 1),
+        ("im.message.reaction.created_v1", 1),
+        ("im.message.reaction.created_v1", 10),
+    ]
     assert room.questions == ["hi"]
+
+
+async def test_an_event_that_cannot_be_read_is_told_to_the_operator_until_one_can(open_room: Open) -> None:
+    room = await open_room([Say("x")])
+    header: JsonValue = {"event_id": "e1", "event_type": "im.message.receive_v1"}
+    event: JsonValue = {"message": {"message_id": "om_1", "content": "a secret", "chat_id": ["a secret"]}}
+    with capture_logs() as lines:
+        assert await room.adapter._receiver.receive({"header": header, "event": event}) == {}
+    (line,) = [line for line in lines if line["event"] == "an event cannot be read and is left out"]
+    assert (line["log_level"], line["type"], line["so_far"]) == ("warning", "im.message.receive_v1", 1)
+    assert "message.chat_id" in line["cause"]
+    assert "a secret" not in str(lines) + room.bench.inbox.health.reason
+    assert room.state is ChannelState.DEGRADED
+    assert "im.message.receive_v1" in room.bench.inbox.health.reason
+    pressed = await room.adapter._receiver.receive({"header": {"event_type": "card.action.trigger"}, "event": 7})
+    assert "toast" in pressed
+    await room.ask("Ann", "hi")
+    assert await asked(room) == ["hi"]
+    assert "im.message.receive_v1" not in room.bench.inbox.health.reason
 
 
 async def test_an_event_in_parts_is_put_together(open_room: Open) -> None:

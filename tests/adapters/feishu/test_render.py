@@ -40,6 +40,12 @@ def test_tables_past_the_limit_become_code() -> None:
     assert text.count("```") == 4
 
 
+def test_links_of_a_table_that_becomes_code_keep_their_addresses() -> None:
+    table = "| a |\n|---|\n| [N](http://b.c/d_e) |"
+    assert "(http://b.c/d_e)" in render.markdown(table, tables=0)
+    assert render.markdown(table, tables=0, aligned=True) == "```\na\n-----\nN (1)\n```\n(1) <http://b.c/d_e>"
+
+
 @settings(max_examples=60, deadline=None)
 @given(answers(), st.integers(0, 6))
 def test_nothing_the_platform_would_act_on_is_left_and_no_word_is_lost(text: str, tables: int) -> None:

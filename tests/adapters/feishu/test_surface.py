@@ -10,6 +10,7 @@ import pytest
 from adapters.feishu.ops import (
     CARD_BYTES,
     CreateCard,
+    EditMessage,
     FeishuShown,
     Format,
     LookFor,
@@ -24,6 +25,7 @@ from channels.adapter import Refused, TooLarge, Unknown
 from channels.model import File, InboundKind, Option, Phase, Question, Segment, Step, StepKind, StepState, View
 from config.channel import Streaming
 from tests.adapters.feishu.offline import Desk, Fault
+from tests.adapters.feishu.strategies import words_of
 
 LONG = " ".join(f"w{number}x" for number in range(9000))
 
@@ -157,6 +159,32 @@ def test_options_without_room_on_buttons_are_listed_in_the_text() -> None:
     assert len(desk.replies[0].buttons) == 11
 
 
+@pytest.mark.parametrize("refused", [0, 1, 2, 3, 4])
+@pytest.mark.parametrize("first", [*Format])
+@pytest.mark.parametrize("said", ["Well.", "Well. Which colour?", ""])
+def test_every_option_of_a_question_can_be_read_whatever_form_the_message_has_taken(
+    first: Format, refused: int, said: str
+) -> None:
+    desk = Desk(first=first)
+    refusals = [Fault(Refused("no"))] * refused
+    desk.api.trouble = lambda name: refusals.pop() if refusals else None
+    question = Question("q", "Which colour?", (Option("0", "red"), Option("1", "blue")))
+    desk.show(view(said, Phase.ASKING, question=question))
+    if desk.shown.ended:
+        assert first in (Format.POST, Format.TEXT)
+        return
+    (reply,) = desk.replies
+    labels = [button.text for button in reply.buttons]
+    for option in question.options:
+        assert option.label in labels or option.label in reply.text
+    assert reply.text.count("Which colour?") == 1
+    assert bool(labels) is (desk.shown.format in (Format.CARD, Format.PATCH))
+    desk.show(view(said, Phase.DONE, question=replace(question, answer="blue"), revision=99))
+    (reply,) = desk.replies
+    assert reply.text.count("Which colour?") == 1
+    assert reply.text.endswith("➤ blue")
+
+
 def test_a_card_that_is_too_large_is_split() -> None:
     desk = Desk()
     refusals = [Fault(code=200860), Fault(TooLarge("too large"))]
@@ -220,6 +248,29 @@ def test_a_finished_message_is_looked_for_once_and_sent_again_if_it_is_gone() ->
     desk.wait(60.0)
     desk.settle(view("one two", Phase.DONE))
     assert len(desk.of(LookFor)) == 1
+
+
+@pytest.mark.parametrize("form", [Format.POST, Format.TEXT])
+def test_a_message_without_a_card_is_edited_as_often_as_the_platform_allows_and_no_oftener(form: Format) -> None:
+    desk = Desk(first=form)
+    desk.show(*(view(f"The answer is {number}.", Phase.DONE) for number in range(30)))
+    assert 15 <= len(desk.of(EditMessage)) <= 20
+    assert len(desk.replies) == 1
+    assert not desk.emulator.journal.broken
+
+
+@pytest.mark.parametrize(
+    "written", ["w{}x", '"w{}x\\"', "谢w{}x", "<at id=all>w{}x", "| w{}x |\n|---|\n| [a](https://b.c) |\n\n"]
+)
+@pytest.mark.parametrize("form", [*Format])
+def test_no_message_is_larger_than_the_platform_takes(form: Format, written: str) -> None:
+    desk = Desk(first=form)
+    words = [written.format(number) for number in range(9000)]
+    text = " ".join(words)[:60_000]
+    desk.show(view(text, Phase.DONE))
+    assert len(desk.replies) > 1
+    assert words_of(desk.text) == words_of(text)
+    assert not desk.emulator.journal.broken
 
 
 def test_without_streaming_one_message_holds_the_answer() -> None:

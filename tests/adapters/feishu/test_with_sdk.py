@@ -141,7 +141,11 @@ def test_bytes_that_are_no_frame_are_refused(data: bytes) -> None:
         Frame.decode(data)
 
 
-@pytest.mark.parametrize("body", [b"", b"[]", b"{}", b'{"encrypt": 1}', b'{"encrypt": "AAAA"}', b'{"encrypt": "%"}'])
+@pytest.mark.parametrize(
+    "body",
+    [b"", b"[]", b"{}", b'{"encrypt": 1}', b'{"encrypt": "AAAA"}', b'{"encrypt": "%"}', b"[" * 20_000 + b"]" * 20_000],
+    ids=lambda body: str(body[:20]),
+)
 def test_what_is_not_encrypted_with_the_key_is_forged(body: bytes) -> None:
     with pytest.raises(Forged):
         decrypted(body, KEY)

@@ -210,7 +210,7 @@ async def test_by_webhook_questions_are_answered_and_presses_act(open_talk: Open
         await talk.shows(chat, "text")
         press = talk.emulator.press(chat, talk.answers(chat)[0].id, "⏹ Stop")
         await talk.shows(chat, "Stopped.")
-        await talk.emulator.wait_for(lambda: press.answer == "Stopping …")
+        await talk.emulator.wait_for(lambda: press.answer == "Stop requested.")
         await talk.settled()
         assert talk.questions == ["hi"]
         await talk.bench.stop()
@@ -256,11 +256,12 @@ async def test_webhook_calls_without_the_secret_are_refused(open_talk: OpenTalk)
             await client.post("/hooks/bench", json=update),
             await client.post("/hooks/bench", json=update, headers={header: "wrong"}),
             await client.post("/hooks/bench", content=b"{", headers={header: "the_secret"}),
+            await client.post("/hooks/bench", content=b"[" * 20_000 + b"]" * 20_000, headers={header: "the_secret"}),
             await client.post("/hooks/bench", json=["no update"], headers={header: "the_secret"}),
             await client.post("/hooks/bench", content=b" " * 2_000_000, headers={header: "the_secret"}),
             await client.post("/hooks/bench", json=update, headers={header: "the_secret"}),
         ]
-    assert [answer.status_code for answer in answers] == [405, 401, 401, 400, 400, 400, 200]
+    assert [answer.status_code for answer in answers] == [405, 401, 401, 400, 400, 400, 400, 200]
     assert not talk.questions
     assert not talk.emulator.journal.broken
 

@@ -158,6 +158,30 @@ async def test_files_come_with_the_question(open_talk: OpenTalk, kind: str, name
     assert not talk.emulator.journal.broken
 
 
+async def test_a_sticker_or_a_place_is_a_question_too(open_talk: OpenTalk) -> None:
+    talk = await open_talk([Say("nice")])
+    chat, group = talk.emulator.private_chat(), talk.emulator.group("Team")
+    talk.emulator.share(chat, {"location": {"latitude": 52.5, "longitude": 13.4}})
+    talk.emulator.share(group, {"dice": {"emoji": "🎲", "value": 4}})
+    await talk.shows(chat, "nice")
+    await talk.settled()
+    assert talk.questions == ["[Location: 52.5, 13.4]"]
+    assert not talk.emulator.journal.broken
+
+
+async def test_a_file_that_a_question_replies_to_reaches_the_agent(open_talk: OpenTalk) -> None:
+    talk = await open_talk([Say("a plan")])
+    group = talk.emulator.group("Team")
+    plan = talk.emulator.send_file(group, Upload(b"the plan", "plan.pdf", "application/pdf"))
+    talk.emulator.say(group, "@bridge_bot what is this?", reply_to=plan)
+    await talk.shows(group, "a plan")
+    await talk.settled()
+    (run,) = talk.bench.gateway.runs
+    (file,) = run.request.input.files  # type: ignore[union-attr]
+    assert (file.name, file.data) == ("plan.pdf", b"the plan")
+    assert not talk.emulator.journal.broken
+
+
 async def test_a_file_that_is_too_large_is_not_fetched_and_the_agent_is_told(open_talk: OpenTalk) -> None:
     talk = await open_talk([Say("sorry")])
     chat = talk.emulator.private_chat()

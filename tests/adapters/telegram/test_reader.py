@@ -24,6 +24,10 @@ def message(text: str = "hi", **fields: object) -> dict[str, object]:
     return {"message_id": 3, "date": 1, "chat": GROUP, "from": ANN, "text": text, "entities": entities, **fields}
 
 
+def bare() -> dict[str, object]:
+    return {key: value for key, value in message().items() if key not in ("text", "entities")}
+
+
 def read(payload: Mapping[str, object], kind: str = "message") -> Inbound | None:
     return Reader("tg").read(update(payload, kind), BOT, 77.0)
 
@@ -60,6 +64,23 @@ def test_other_names_stay_and_are_no_mention() -> None:
     assert read(message("/new@other_bot")) is None
 
 
+@pytest.mark.parametrize(
+    ("text", "is_meant"),
+    [
+        ("/stop", True),
+        ("/new what is it?", True),
+        ("/help me", False),
+        ("/weather", False),
+        ("!stop", False),
+        ("what is /help?", False),
+    ],
+)
+def test_a_command_of_the_bridge_needs_no_name_in_a_group_and_anything_else_does(text: str, is_meant: bool) -> None:
+    inbound = read(message(text))
+    assert inbound is not None
+    assert (inbound.text, inbound.mentions_bot) == (text, is_meant)
+
+
 def test_a_sender_is_who_wrote_also_as_an_anonymous_admin() -> None:
     plain, anonymous = read(message()), read(message(sender_chat=GROUP))
     assert plain is not None
@@ -89,6 +110,87 @@ def test_the_message_that_opened_a_topic_is_not_what_somebody_replied_to() -> No
     assert reply is not None
     assert (in_topic.reply_to, in_topic.mentions_bot) == (None, False)
     assert (reply.reply_to, reply.mentions_bot) == ("20", True)
+
+
+STICKER = {"file_id": "s", "file_unique_id": "s", "width": 1, "height": 1, "is_animated": False, "is_video": False}
+PLACE = {"latitude": 52.5, "longitude": 13.4}
+POLL = {
+    **{"id": "1", "question": "Lunch?", "type": "regular"},
+    "options": [{"text": text, "voter_count": 0, "persistent_id": text} for text in ("Pizza", "Soup")],
+    **{"total_voter_count": 0, "is_closed": False, "is_anonymous": True, "allows_multiple_answers": False},
+    **{"allows_revoting": False, "members_only": False},
+}
+CHECKLIST = {"title": "Trip", "tasks": [{"id": 1, "text": "tickets"}, {"id": 2, "text": "hotel"}]}
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        ({"sticker": {**STICKER, "type": "regular", "emoji": "👍"}}, "[Sticker: 👍]"),
+        ({"sticker": {**STICKER, "type": "regular"}}, "[Sticker]"),
+        ({"location": PLACE}, "[Location: 52.5, 13.4]"),
+        (
+            {"location": PLACE, "venue": {"location": PLACE, "title": "Café", "address": "Here 1"}},
+            "[Location: Café, Here 1, 52.5, 13.4]",
+        ),
+        ({"contact": {"phone_number": "+49 1", "first_name": "Bob"}}, "[Shared contact: Bob, +49 1]"),
+        ({"poll": POLL}, "[Poll: Lunch?, Pizza, Soup]"),
+        ({"checklist": CHECKLIST}, "[Checklist: Trip, tickets, hotel]"),
+        ({"dice": {"emoji": "🎲", "value": 4}}, "[Dice: 🎲, 4]"),
+        ({"game": {"title": "Chess", "description": "", "photo": []}}, "[Game: Chess]"),
+        ({"story": {"chat": GROUP, "id": 1}}, "[Story]"),
+    ],
+)
+def test_what_is_neither_text_nor_file_is_said_in_words(content: dict[str, object], said: str) -> None:
+    alone = read({**bare(), **content})
+    replied = read(message("@bridge_bot what is this?", reply_to_message={**bare(), **content}))
+    assert alone is not None
+    assert replied is not None
+    assert (alone.text, alone.quote, replied.quote) == (said, "", said)
+
+
+FROM_ANN = {**message("die Katze sitzt auf dem Dach"), "message_id": 2}
+DOCUMENT = {"file_id": "f", "file_unique_id": "u", "file_name": "plan.pdf", "mime_type": "application/pdf"}
+ELSEWHERE = {"origin": {"type": "hidden_user", "sender_user_name": "Bob", "date": 1}, "document": DOCUMENT}
+
+
+@pytest.mark.parametrize(
+    ("fields", "quote", "files"),
+    [
+        ({}, "", []),
+        ({"reply_to_message": FROM_ANN}, "die Katze sitzt auf dem Dach", []),
+        ({"reply_to_message": FROM_ANN, "quote": {"text": "Katze", "position": 4, "is_manual": True}}, "Katze", []),
+        ({"reply_to_message": {**FROM_ANN, "text": None, "document": DOCUMENT}}, "[plan.pdf]", ["plan.pdf"]),
+        (
+            {"reply_to_message": {**FROM_ANN, "text": None, "document": DOCUMENT, "caption": "the plan"}},
+            "the plan",
+            ["plan.pdf"],
+        ),
+        ({"reply_to_message": {**FROM_ANN, "from": {"id": 9, "is_bot": True, "first_name": "Bridge"}}}, "", []),
+        (
+            {"reply_to_message": {**FROM_ANN, "from": {"id": 8, "is_bot": True, "first_name": "Other"}}},
+            FROM_ANN["text"],
+            [],
+        ),
+        ({"external_reply": ELSEWHERE}, "[plan.pdf]", ["plan.pdf"]),
+        ({"external_reply": ELSEWHERE, "quote": {"text": "page 3", "position": 0}}, "page 3", ["plan.pdf"]),
+    ],
+)
+def test_what_a_question_replies_to_comes_with_it_unless_the_bot_wrote_it(
+    fields: dict[str, object], quote: str, files: list[str]
+) -> None:
+    inbound = read(message("@bridge_bot translate this", **fields))
+    assert inbound is not None
+    assert (inbound.text, inbound.quote) == ("translate this", quote)
+    assert [file.name for file in inbound.attachments] == files
+
+
+def test_of_an_album_only_the_part_with_the_words_brings_what_it_replies_to() -> None:
+    part = {**bare(), "media_group_id": "1", "document": DOCUMENT, "reply_to_message": FROM_ANN}
+    first, second = read({**part, "caption": "@bridge_bot"}), read(part)
+    assert first is not None
+    assert second is not None
+    assert (first.quote, second.quote) == (FROM_ANN["text"], "")
 
 
 def test_keys_are_what_a_redelivery_repeats() -> None:
@@ -124,7 +226,7 @@ def test_a_stopped_draft_names_its_place() -> None:
 
 
 def test_service_messages_say_nothing_but_a_move_is_noticed() -> None:
-    quiet = {key: value for key, value in message().items() if key not in ("text", "entities")}
+    quiet = bare()
     assert read({**quiet, "new_chat_title": "New"}) is None
     assert migration_of(update({**quiet, "migrate_to_chat_id": -200})) == ("-100", "-200")
     assert migration_of(update({**quiet, "migrate_from_chat_id": -50})) == ("-50", "-100")

@@ -69,6 +69,12 @@ def test_what_the_converter_would_drop_is_kept(pieces: list[str]) -> None:
             "pre",
             ["a    | 数\n-----|---\n日本 | b"],
         ),
+        (
+            "| a |\n|---|\n| [N](http://b.c/d_e) |",
+            "a\n-----\nN (1)\n(1) http://b.c/d_e",
+            "text_link",
+            ["http://b.c/d_e"],
+        ),
         ("@everyone hi", "@\u200beveryone hi", "bold", []),
         ("# Title", "Title", "bold", ["Title"]),
         ("- [x] done", "✅ done", "bold", []),

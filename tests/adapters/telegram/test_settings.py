@@ -9,7 +9,7 @@ from telegram.error import BadRequest, ChatMigrated, Conflict, InvalidToken, Net
 from telegram.error import Forbidden as ForbiddenError
 
 from adapters.telegram.failures import failure_of
-from adapters.telegram.ops import Moved
+from adapters.telegram.ops import Moved, NoRight
 from channels.adapter import (
     Closed,
     Draw,
@@ -80,7 +80,7 @@ def caused(error: NetworkError, cause: Exception) -> NetworkError:
         (BadRequest("Chat not found"), Forbidden),
         (BadRequest("Topic_closed"), Forbidden),
         (BadRequest("Message thread not found"), Forbidden),
-        (BadRequest("Not enough rights to send text messages to the chat"), Forbidden),
+        (BadRequest("Not enough rights to send text messages to the chat"), NoRight),
         (NetworkError("Bad Gateway"), Transient),
         (NetworkError("Request Entity Too Large (413)"), TooLarge),
         (caused(NetworkError("httpx.ConnectError"), httpx.ConnectError("refused")), Transient),

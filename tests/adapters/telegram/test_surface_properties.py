@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from adapters.telegram.keyboard import Buttons
 from adapters.telegram.layout import Layout, Style
-from adapters.telegram.ops import Draft, Edit, FileForm, Send, TelegramShown, Where
+from adapters.telegram.ops import Draft, Edit, FileForm, Send, SendFile, TelegramShown, Where
 from adapters.telegram.surface import ReplySettings, TelegramSurface
 from channels.adapter import Failure, Intent, Op, Outcome, Receipt, Urgency
 from channels.model import File, Option, Phase, Question, Segment, Step, StepState, TurnId, View
@@ -307,6 +307,48 @@ def test_the_same_trouble_for_ever_comes_to_an_end_or_repeats_one_call(trouble: 
     is_over = run.reconcile(View(Phase.DONE, (Segment("a", "w1w " * 1500),)), 100)
     never_done = (Trouble.TRANSIENT, Trouble.RATE_LIMITED, Trouble.CRASH_BEFORE, Trouble.CRASH_AFTER)
     assert is_over is (trouble not in never_done)
+
+
+@pytest.mark.parametrize(
+    "trouble",
+    [Trouble.DONE_BUT_UNKNOWN, Trouble.NOT_DONE_AND_UNKNOWN, Trouble.CRASH_BEFORE, Trouble.CRASH_AFTER],
+)
+@pytest.mark.parametrize("file", [File("f", "a.zip"), File("f", "a.png", "image/png", 10)])
+def test_a_file_is_uploaded_twice_at_most_and_its_reader_told(file: File, trouble: Trouble) -> None:
+    board = Board()
+    crashes = trouble in (Trouble.CRASH_BEFORE, Trouble.CRASH_AFTER)
+    again = [Trouble.NONE] if crashes else []  # after a crash the text is edited first
+    run = Run(surface_for(), board, iter([Trouble.NONE, *[trouble, *again] * 4]))
+    assert run.reconcile(View(Phase.DONE, (Segment("a", "Here."),), files=(file,)), 50)
+    uploads = [form for _, form in board.files if form is not FileForm.SENTENCE]
+    assert len(uploads) == (2 if trouble in (Trouble.DONE_BUT_UNKNOWN, Trouble.CRASH_AFTER) else 0)
+    (last,) = [op for op in board.calls[-1:] if isinstance(op, SendFile)]
+    assert (last.form, last.in_doubt) == (FileForm.SENTENCE, True)
+
+
+def test_a_file_that_was_surely_not_sent_is_no_upload_in_doubt() -> None:
+    board = Board()
+    waits = [Trouble.TRANSIENT, Trouble.RATE_LIMITED] * 5
+    run = Run(surface_for(), board, iter([Trouble.NONE, *waits]))
+    assert run.reconcile(View(Phase.DONE, (Segment("a", "Here."),), files=(File("f", "a.zip"),)), 50)
+    assert board.files == [("f", FileForm.DOCUMENT)]
+
+
+@pytest.mark.parametrize("refusals", range(5))
+@pytest.mark.parametrize("free_text", [True, False])
+def test_every_option_of_a_question_can_be_read_however_plain_the_reply_has_become(
+    refusals: int, free_text: bool
+) -> None:
+    board = Board()
+    run = Run(surface_for(), board, iter([Trouble.REFUSED] * refusals))
+    question = Question("q", "Which colour?", (Option("0", "red"), Option("1", "b" * 50)), free_text)
+    for asked in (question, replace(question, options=question.options[:1])):
+        assert run.reconcile(View(Phase.ASKING, (Segment("a", "Well."),), question=asked), 50)
+        (posted,) = board.messages.values()
+        labels = [button.label for row in posted.content.keyboard for button in row]
+        for option in asked.options:
+            assert option.label in labels or option.label in posted.content.body.text
+        assert bool(labels) is (refusals < 2)
 
 
 def test_text_that_is_heard_again_after_a_restart_takes_nothing_back() -> None:

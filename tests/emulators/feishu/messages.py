@@ -240,7 +240,10 @@ class Messages:
         fields = Fields(args)
         key, kind = fields.text("file_key"), fields.text("type")
         blob = self._world.blobs.get(key)
-        if blob is None or key not in message.content or message.msg_type == "sticker":
+        # What is in a bundle of forwarded messages is the bundle's.
+        holders = [message, *(self._world.messages[one] for one in message.children)]
+        is_held = any(key in one.content and one.msg_type != "sticker" for one in holders)
+        if blob is None or not is_held:
             raise Refusal(234003, f"resource {key} is not one of message {message.message_id}")
         if kind != ("image" if blob.kind == "image" else "file"):
             raise Refusal(234001, f"resource {key} is not of type {kind}")

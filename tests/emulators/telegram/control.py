@@ -18,9 +18,9 @@ if TYPE_CHECKING:
     from tests.emulators.telegram.emulator import TelegramEmulator
 
 _ACTS = (
-    "person", "private_chat", "group", "topic", "close_topic", "delete_topic", "say", "send_file", "send_album", "edit",
-    "delete", "press", "stop_draft", "migrate", "block", "unblock", "kick", "add_bot", "hold_updates",
-    "release_updates", "redeliver", "flood", "set_other_poller", "change_token",
+    "person", "private_chat", "group", "topic", "close_topic", "delete_topic", "say", "share", "send_file",
+    "send_album", "edit", "delete", "press", "stop_draft", "migrate", "block", "unblock", "kick", "add_bot",
+    "hold_updates", "release_updates", "redeliver", "flood", "set_other_poller", "change_token",
 )  # fmt: skip
 _LONGEST_WAIT = 10.0
 

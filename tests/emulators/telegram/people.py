@@ -134,6 +134,27 @@ class People:
     ) -> int:
         return self._send_upload(chat_id, upload, by, thread_id, reply_to, None)
 
+    def share(
+        self,
+        chat_id: int,
+        content: Json,
+        *,
+        by: Person | None = None,
+        thread_id: int | None = None,
+        reply_to: int | None = None,
+    ) -> int:
+        """Send what is neither text nor file: `content` as the API has it, such as `{"dice": {"emoji": …}}`."""
+        chat = self._chat(chat_id)
+        message = self._world.post(
+            chat,
+            self._by(chat, by),
+            shared=content,
+            thread_id=self._thread(chat, thread_id, reply_to),
+            reply_to=self._message(chat, reply_to) if reply_to is not None else None,
+        )
+        self._tell(chat, message)
+        return message.id
+
     def send_album(
         self, chat_id: int, *uploads: Upload, by: Person | None = None, thread_id: int | None = None
     ) -> list[int]:

@@ -110,6 +110,7 @@ class Message:
     album: str | None = None
     rich: Json | None = None
     service: Json | None = None
+    shared: Json | None = None  # a sticker, a place, a contact, a poll, as the API has it
     link_preview: Json | None = None
     edited_at: float | None = None
     deleted: bool = False
@@ -263,6 +264,7 @@ class World:
         album: str | None = None,
         rich: Json | None = None,
         service: Json | None = None,
+        shared: Json | None = None,
         link_preview: Json | None = None,
     ) -> Message:
         """Put a new message into a chat."""
@@ -281,6 +283,7 @@ class World:
             album=album,
             rich=rich,
             service=service,
+            shared=shared,
             link_preview=link_preview,
             versions=[Version(now, text)],
         )
@@ -375,7 +378,7 @@ class World:
             return message.service
         if message.rich is not None:
             return {"rich_message": message.rich}
-        shown: Json = {}
+        shown: Json = dict(message.shared or {})
         text_field, entities_field = "text", "entities"
         if message.media is not None:
             shown[message.media.kind.value] = message.media.to_json()
