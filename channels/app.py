@@ -13,7 +13,7 @@ import structlog
 from pydantic import JsonValue, SecretStr
 from starlette.types import ASGIApp
 
-from channels.adapter import Adapter, Budget, ChannelState, Context, Health, Refused
+from channels.adapter import Adapter, ChannelState, Context, Health, Refused
 from channels.clock import Clock, SystemClock, wait_until
 from channels.console import Console
 from channels.gateway import Gateway, GatewayError
@@ -62,6 +62,7 @@ class Bridge:
 
     def __init__(self, settings: Settings, clock: Clock | None = None) -> None:
         self.settings = settings
+        self._enabled = {name: channel for name, channel in settings.channels.items() if channel.enabled}
         self.clock: Clock = clock or SystemClock()
         self.metrics = Metrics()
         redact.learn(settings.secrets())
@@ -74,6 +75,11 @@ class Bridge:
         self._gateway: Gateway | None = None
         self._manager: ChannelManager | None = None
         self._adapters: dict[str, Adapter] = {}
+        self._hooks: dict[str, ASGIApp] = {}
+        self._broken: dict[str, Inbox] = {}
+        """The channels of which there is no adapter: building it has failed."""
+        self._without_agent: dict[str, Health] = {}
+        """The channels whose own assistant the gateway does not have."""
         self._health_changed = asyncio.Event()
 
     # ---------------------------------------------------------------- what others ask
@@ -101,20 +107,29 @@ class Bridge:
     @property
     def channels(self) -> Mapping[str, Health]:
         """The health of every enabled channel; one that another replica owns is as its owner keeps it."""
-        health = dict(self.manager.health())
+        health = {**self.manager.health(), **{name: inbox.health for name, inbox in self._broken.items()}}
         for name, state in health.items():
             owner = self.manager.owner_of(name)
             if owner not in (None, self.manager.replica) and state.state is ChannelState.STARTING:
-                health[name] = replace(state, state=ChannelState.RUNNING, reason=f"owned by {owner}")
+                state = replace(state, state=ChannelState.RUNNING, reason=f"owned by {owner}")
+            if state.state is ChannelState.RUNNING:
+                state = self._without_agent.get(name, state)
+            health[name] = state
         return health
 
     @property
+    def unusable(self) -> Mapping[str, str]:
+        """The channels that nobody can use as they are configured, started or not, and why."""
+        broken = {name: inbox.health for name, inbox in self._broken.items()}
+        return {name: health.reason for name, health in {**self._without_agent, **broken}.items()}
+
+    @property
     def ready(self) -> bool:
-        usable = (ChannelState.RUNNING, ChannelState.DEGRADED)
+        """Whether all of it can be used. A channel that is degraded cannot: it hears or shows nothing, or not all."""
         return (
             self._gateway_part.ok
             and self._store_part.ok
-            and all(health.state in usable for health in self.channels.values())
+            and all(health.state is ChannelState.RUNNING for health in self.channels.values())
         )
 
     @property
@@ -126,9 +141,12 @@ class Bridge:
     async def prepare(self) -> Mapping[str, Adapter]:
         """Open the store and the gateway and build the adapters, without starting anything.
 
-        Raises `StoreError` and `EmbeddedGatewayError`.
+        A channel of which no adapter can be built is `failed`. Raises `StoreError` and `EmbeddedGatewayError`.
         """
-        self._store = await Store.open(self.settings.store.url.get_secret_value(), self.clock)
+        try:
+            self._store = await Store.open(self.settings.store.url.get_secret_value(), self.clock)
+        except StoreError as error:
+            raise StoreError(f"store.url: {error}") from error
         self._store_part = Part(True)
         self._gateway = await self._open_gateway()
         managed = self._build_channels(self._store, self._gateway)
@@ -138,11 +156,29 @@ class Bridge:
         return self._adapters
 
     async def look_at_gateway(self) -> Part:
-        """Ask the gateway how it is; what `/readyz` says of it is fresh afterwards."""
+        """Ask the gateway how it is, and for every channel's agent; what `/readyz` says is fresh afterwards."""
         assert self._gateway is not None
-        health = await self._gateway.check(self.settings.gateway.assistant_id)
-        self._gateway_part = Part(health.ok, redact(health.reason), {"dialect": health.dialect})
+        default = self.settings.gateway.assistant_id
+        agents = {name: channel.assistant_id or default for name, channel in self._enabled.items()}
+        health = await self._gateway.check(*(set(agents.values()) or {default}))
+        ok, reason = health.ok, health.reason
+        if health.unknown:
+            # What is wrong with a channel's own assistant is wrong with that channel, not with the gateway.
+            ok = default not in health.unknown
+            reason = "" if ok else f"does not know the assistant “{default}”: see gateway.assistant_id"
+        if health.ok or health.unknown:
+            own = {name: channel.assistant_id for name, channel in self._enabled.items()}
+            missing = {name: agent for name, agent in own.items() if agent in health.unknown}
+            self._without_agent = {
+                name: self._without_agent.get(name) or self._agentless(name, agent) for name, agent in missing.items()
+            }
+        self._gateway_part = Part(ok, redact(reason), {"dialect": health.dialect})
         return self._gateway_part
+
+    def _agentless(self, channel: str, assistant: str | None) -> Health:
+        reason = f"the gateway does not know the assistant “{assistant}”: see channels.{channel}.assistant_id"
+        log.error("channel without an agent", channel=channel, reason=reason)
+        return Health(ChannelState.FAILED, reason, self.clock.now())
 
     async def start(self, *, any_port: bool = False) -> None:
         """Start everything; `any_port`: a taken port is replaced by a free one.
@@ -152,7 +188,7 @@ class Bridge:
         """
         settings = self.settings.server
         await self.prepare()
-        guard = AdminGuard(settings.host, _reveal(settings.admin_token))
+        guard = AdminGuard(settings.host, _reveal(settings.admin_token), is_published=settings.public_url is not None)
         console = Console(
             guard,
             store=lambda: self.store,
@@ -164,7 +200,7 @@ class Bridge:
             lambda: _Readiness(self),
             self._render_metrics,
             guard,
-            hooks={name: adapter.webhook for name, adapter in self._adapters.items() if adapter.webhook is not None},
+            hooks=self._hooks,
             console=console.routes(),
             mounts=self._mounts(),
         )
@@ -229,31 +265,22 @@ class Bridge:
 
     def _build_channels(self, store: Store, gateway: Gateway) -> dict[str, ManagedChannel]:
         managed: dict[str, ManagedChannel] = {}
-        for name, settings in self.settings.channels.items():
-            if not settings.enabled:
-                continue
+        for name, settings in self._enabled.items():
             inbox = Inbox(name, settings.policy, store, self.clock, self.metrics)
             inbox.health_changed = self._health_changed.set
-            context = Context(
-                channel=name,
-                sink=inbox,
-                clock=self.clock,
-                open_file=self._open_file,
-                public_url=self.settings.server.public_url,
-                bind_host=self.settings.server.host,
-            )
-            package = cast(_Package, importlib.import_module(f"adapters.{settings.platform}"))
-            adapter = package.build(settings, context)
-            self._adapters[name] = adapter
-            overrides = {
-                budget: Budget(values.limit, values.window, values.burst, values.reserve)
-                for budget, values in settings.limits.budgets.items()
-            }
+            try:
+                adapter = self._build_adapter(name, settings, inbox)
+            except Exception as error:
+                # A platform's package that is not there, or a setting it chokes on, is that channel's trouble only.
+                log.exception("channel cannot be set up", channel=name)
+                inbox.report(ChannelState.FAILED, f"cannot be set up: {type(error).__name__}: {error}")
+                self._broken[name] = inbox
+                continue
             parts = ChannelParts(
                 name=name,
                 platform=settings.platform,
                 adapter=adapter,
-                pacer=Pacer({**adapter.budgets, **overrides}, self.clock),
+                pacer=Pacer(adapter.budgets, self.clock),
                 store=store,
                 gateway=gateway,
                 clock=self.clock,
@@ -268,6 +295,22 @@ class Bridge:
             )
             managed[name] = ManagedChannel(inbox, parts)
         return managed
+
+    def _build_adapter(self, name: str, settings: ChannelSettings, inbox: Inbox) -> Adapter:
+        context = Context(
+            channel=name,
+            sink=inbox,
+            clock=self.clock,
+            open_file=self._open_file,
+            public_url=self.settings.server.public_url,
+            bind_host=self.settings.server.host,
+        )
+        package = cast(_Package, importlib.import_module(f"adapters.{settings.platform}"))
+        adapter = package.build(settings, context)
+        if adapter.webhook is not None:
+            self._hooks[name] = adapter.webhook
+        self._adapters[name] = adapter
+        return adapter
 
     def _mounts(self) -> dict[str, ASGIApp]:
         """What channels serve themselves, by path (the web channel's pages)."""

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     import asyncio
 
     from channels.app import Bridge
+    from config.loading import Problem
     from config.settings import Settings
 
 # Everything heavy is imported inside the commands: `--help` must answer at once.
@@ -45,9 +46,28 @@ _DEMO_FOLDER_IN_USE = (
 )
 
 
+def _say_version(wanted: bool) -> None:
+    if wanted:
+        from importlib.metadata import version
+
+        typer.echo(f"channel-bridge {version('channel-bridge')}")
+        raise typer.Exit
+
+
+@app.callback()
+def _before_every_command(
+    _version: Annotated[
+        bool, typer.Option("--version", callback=_say_version, is_eager=True, help="Say which version this is.")
+    ] = False,
+) -> None:
+    pass
+
+
 @app.command()
 def demo(
-    port: Annotated[int, typer.Option(help="Port of the page; a taken one is replaced by a free one.")] = 8080,
+    port: Annotated[
+        int, typer.Option(min=0, max=65535, help="Port of the page; a taken one is replaced by a free one.")
+    ] = 8080,
     data: Annotated[Path, typer.Option(help="Where the demo keeps its conversations.")] = Path("data/demo"),
     verbose: Verbose = False,
 ) -> None:
@@ -81,25 +101,28 @@ def check(
     """Check the configuration: the file, then the gateway, the store and every channel's tokens live."""
     import asyncio
 
-    from adapters.embedded import EmbeddedGatewayError
-    from channels.adapter import Check
-    from channels.checking import check_live
     from channels.observe import configure_logging, redact
 
-    settings = _load(config)
+    settings, doubts = _review(config)
     redact.learn(settings.secrets())
-    typer.echo(f"ok    {config}: the file is right")
-    if offline:
-        return
-    configure_logging(json_lines=False, level=50)
-    try:
+    for doubt in doubts:
+        typer.echo(f"WRONG {doubt}")
+    if not doubts:
+        typer.echo(f"ok    {config}: the file is right")
+    if not any(channel.enabled for channel in settings.channels.values()):
+        typer.echo(
+            f"note  {config}: channels: there is none, so nobody can ask anything; `channel-bridge init` adds some"
+        )
+    findings = []
+    if not offline:
+        from channels.checking import check_live
+
+        configure_logging(json_lines=False, level=50)
         findings = asyncio.run(check_live(settings))
-    except EmbeddedGatewayError as error:
-        findings = [("gateway", Check("can be started", ok=False, detail=str(error)))]
     for where, finding in findings:
         detail = f" ({finding.detail})" if finding.detail else ""
         typer.echo(redact(f"{'ok   ' if finding.ok else 'WRONG'} {where}: {finding.what}{detail}"))
-    if not all(finding.ok for _, finding in findings):
+    if doubts or not all(finding.ok for _, finding in findings):
         raise typer.Exit(EXIT_NOT_OK)
 
 
@@ -112,7 +135,7 @@ def init(
     output: Annotated[Path, typer.Option("--output", "-o", help="The file to write.")] = DEFAULT_CONFIG,
 ) -> None:
     """Ask a few questions and write a configuration file; or show how to set up one platform."""
-    from channels.setup import ask_for_config, platform_guide
+    from channels.setup import ask_for_config, platform_guide, trouble_with
 
     if platform is not None:
         guide = platform_guide(platform)
@@ -120,7 +143,12 @@ def init(
             _fail(f"unknown platform {platform!r}: use slack, telegram or feishu", EXIT_BAD_CONFIG)
         typer.echo(guide)
         return
-    ask_for_config(output)
+    if trouble := trouble_with(output):
+        _fail(trouble, EXIT_NOT_OK)
+    try:
+        ask_for_config(output)
+    except OSError as error:
+        _fail(f"{output} cannot be written: {error.strerror}", EXIT_NOT_OK)
 
 
 @app.command()
@@ -131,23 +159,25 @@ def status(
     ] = None,
 ) -> None:
     """Ask the running bridge how it is."""
-    import httpx
+    from channels.loopback import local_url
+    from channels.observe import redact
+    from channels.status import NoBridge, ask
 
     if url is None:
         server = _load(config).server
-        host = "127.0.0.1" if server.host in ("0.0.0.0", "::") else server.host
-        url = f"http://{host}:{server.port}"
+        if server.port == 0:
+            _fail(
+                f"{config}: server.port is 0, any free port: give the running bridge's address with --url",
+                EXIT_BAD_CONFIG,
+            )
+        url = local_url(server.host, server.port)
     try:
-        answer = httpx.get(f"{url.rstrip('/')}/readyz", timeout=5)
-        state = answer.json()
-    except (httpx.HTTPError, ValueError) as error:
-        _fail(f"no bridge answers at {url}: {type(error).__name__}", EXIT_NOT_OK)
-    typer.echo("ready" if state["ready"] else "NOT READY")
-    for part in ("gateway", "store"):
-        typer.echo(f"  {part:<10} {'ok' if state[part]['ok'] else 'WRONG':<10} {state[part]['reason']}")
-    for name, channel in state["channels"].items():
-        typer.echo(f"  {name:<10} {channel['state']:<10} {channel['reason']} (since {channel['since']})")
-    if not state["ready"]:
+        found = ask(url)
+    except NoBridge as error:
+        _fail(redact(str(error)), EXIT_NOT_OK)
+    for line in found.lines():
+        typer.echo(line)
+    if not found.ready:
         raise typer.Exit(EXIT_NOT_OK)
 
 
@@ -185,9 +215,9 @@ def schema() -> None:
     """Print the JSON schema of the configuration file, for editors."""
     import json
 
-    from config.settings import Settings
+    from config.schema import schema_of_the_file
 
-    typer.echo(json.dumps(Settings.model_json_schema(), indent=2, ensure_ascii=False))
+    typer.echo(json.dumps(schema_of_the_file(), indent=2, ensure_ascii=False))
 
 
 def main() -> None:
@@ -196,10 +226,14 @@ def main() -> None:
 
 
 def _load(path: Path) -> Settings:
-    from config.loading import ConfigError, load_settings
+    return _review(path)[0]
+
+
+def _review(path: Path) -> tuple[Settings, list[Problem]]:
+    from config.loading import ConfigError, review_settings
 
     try:
-        return load_settings(path)
+        return review_settings(path)
     except ConfigError as error:
         _fail(str(error), EXIT_BAD_CONFIG)
 
@@ -279,7 +313,8 @@ def _stop_once_then_at_once(stopping: asyncio.Event, number: int) -> None:
 
 
 def _greet_demo(bridge: Bridge) -> None:
-    typer.echo(f"\n  Channel Bridge demo:  {bridge.url}\n\n  Open it in a browser and type. Ctrl+C ends it.\n")
+    hint = "Open it in a browser and type. /console shows how the bridge is doing. Ctrl+C ends it."
+    typer.echo(f"\n  Channel Bridge demo:  {bridge.url}\n\n  {hint}\n")
     sys.stdout.flush()
 
 

@@ -7,11 +7,12 @@ from collections.abc import Iterator
 from enum import StrEnum
 from typing import Annotated
 
-from pydantic import BaseModel, ConfigDict, Field, SecretStr, field_validator, model_validator
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, SecretStr, field_validator
 
 from config.feishu import FeishuChannel
 from config.slack import SlackChannel
 from config.telegram import TelegramChannel
+from config.values import DatabaseUrl, Secret, http_address, secret_parts
 from config.web import WebChannel
 
 _CHANNEL_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,62}")
@@ -32,7 +33,7 @@ class GatewaySettings(_Section):
 
     url: str | None = Field(None, description="Its base URL; left out: the embedded gateway is started.")
     assistant_id: str = Field("agent", min_length=1, description="The assistant (graph) that answers.")
-    api_key: SecretStr | None = Field(None, description="Sent as x-api-key.")
+    api_key: Secret | None = Field(None, description="Sent as x-api-key.")
     headers: dict[str, SecretStr] = Field(default_factory=dict, description="Further headers of every request.")
     dialect: Dialect = Field(Dialect.AUTO, description="auto | langgraph | deerflow.")
     graph: str = Field(
@@ -44,44 +45,44 @@ class GatewaySettings(_Section):
     @field_validator("url")
     @classmethod
     def _is_http(cls, value: str | None) -> str | None:
-        if value is not None and not value.startswith(("http://", "https://")):
-            raise ValueError("expected an address that begins with http:// or https://")
-        return value.rstrip("/") if value else None
+        return http_address(value) if value is not None else None
 
 
 class StoreSettings(_Section):
     """Where questions, answers and their state are kept."""
 
-    url: SecretStr = Field(
+    url: DatabaseUrl = Field(
         SecretStr("sqlite:///data/bridge.db"),
         description="sqlite:///PATH, or postgresql://USER:PASSWORD@HOST/NAME for several replicas.",
     )
     keep_days: float = Field(30.0, gt=0, description="Days after which finished turns are forgotten.")
 
-    @field_validator("url")
-    @classmethod
-    def _is_known(cls, value: SecretStr) -> SecretStr:
-        if not value.get_secret_value().startswith(("sqlite://", "postgresql://", "postgres://")):
-            raise ValueError("expected sqlite:///PATH or postgresql://USER@HOST/NAME")
-        return value
-
 
 class ServerSettings(_Section):
     """The bridge's own HTTP server: health, metrics, console, webhooks, web channel."""
 
-    host: str = "127.0.0.1"
+    host: str = Field("127.0.0.1", min_length=1, description="The address to listen on; 0.0.0.0: every address.")
     port: int = Field(8080, ge=0, le=65535, description="0: any free port.")
     public_url: str | None = Field(None, description="What platforms reach; needed for webhook modes only.")
-    admin_token: SecretStr | None = Field(None, description="Opens /console and /metrics from other machines.")
+    admin_token: Secret | None = Field(
+        None,
+        description="Opens /console and /metrics. Left out: they are open to this machine if `host` is 127.0.0.1 and "
+        "there is no `public_url`, else closed.",
+    )
 
     @field_validator("public_url")
     @classmethod
     def _is_https(cls, value: str | None) -> str | None:
-        if value is not None and not value.startswith(("http://", "https://")):
-            raise ValueError("expected an address that begins with https://")
-        return value.rstrip("/") if value else None
+        return http_address(value) if value is not None else None
 
 
+def _is_usable(name: str) -> str:
+    if not _CHANNEL_NAME.fullmatch(name):
+        raise ValueError("a channel's name is made of letters, digits, - and _ (at most 63)")
+    return name
+
+
+ChannelName = Annotated[str, AfterValidator(_is_usable)]
 ChannelConfig = Annotated[FeishuChannel | SlackChannel | TelegramChannel | WebChannel, Field(discriminator="platform")]
 
 
@@ -91,15 +92,8 @@ class Settings(_Section):
     gateway: GatewaySettings = Field(default_factory=GatewaySettings)
     store: StoreSettings = Field(default_factory=StoreSettings)
     server: ServerSettings = Field(default_factory=ServerSettings)
-    channels: dict[str, ChannelConfig] = Field(default_factory=dict)
+    channels: dict[ChannelName, ChannelConfig] = Field(default_factory=dict, description="The bots, by a name.")
     give_up_after: float = Field(86_400.0, gt=0, description="Seconds after which an unfinished turn is given up.")
-
-    @model_validator(mode="after")
-    def _names_are_usable(self) -> Settings:
-        for name in self.channels:
-            if not _CHANNEL_NAME.fullmatch(name):
-                raise ValueError(f"channel name {name!r}: use letters, digits, - and _ (at most 63)")
-        return self
 
     def secrets(self) -> Iterator[str]:
         """Every secret value of the configuration, for the redactor."""
@@ -108,8 +102,7 @@ class Settings(_Section):
 
 def _secrets_in(value: object) -> Iterator[str]:
     if isinstance(value, SecretStr):
-        if text := value.get_secret_value():
-            yield text
+        yield from secret_parts(value)
     elif isinstance(value, BaseModel):
         for name in type(value).model_fields:
             yield from _secrets_in(getattr(value, name))

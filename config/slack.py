@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from enum import StrEnum
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from pydantic import Field, SecretStr, field_validator, model_validator
 
 from config.channel import ChannelSettings, Streaming
+from config.values import Secret, http_address
+
+if TYPE_CHECKING:
+    from config.settings import ServerSettings
 
 _LARGEST_MESSAGE = 9_500  # UTF-8 bytes; Slack refuses streamed messages from about 10,600 on
 _SMALLEST_MESSAGE = 400
@@ -31,10 +36,29 @@ class SlackSteps(StrEnum):
 class SlackChannel(ChannelSettings):
     """One Slack app in one workspace."""
 
+    budget_names = frozenset(
+        {
+            "chat.appendStream",
+            "chat.delete",
+            "chat.postMessage",
+            "chat.postMessage/channel",
+            "chat.startStream",
+            "chat.stopStream",
+            "chat.update",
+            "conversations.history",
+            "conversations.replies",
+            "files.completeUploadExternal",
+            "files.getUploadURLExternal",
+            "response_url",
+        }
+    )
+
+    identity = ("bot_token", "app_token")
+
     platform: Literal["slack"] = "slack"
-    bot_token: SecretStr = Field(description="xoxb-…, from the app's page OAuth & Permissions.")
-    app_token: SecretStr | None = Field(None, description="xapp-…, for Socket Mode.")
-    signing_secret: SecretStr | None = Field(
+    bot_token: Secret = Field(description="xoxb-…, from the app's page OAuth & Permissions.")
+    app_token: Secret | None = Field(None, description="xapp-…, for Socket Mode.")
+    signing_secret: Secret | None = Field(
         None, description="For HTTP mode: Slack posts to /hooks/NAME of server.public_url."
     )
     api_base_url: str = Field("https://slack.com/api/", description="Another Web API address.")
@@ -72,9 +96,7 @@ class SlackChannel(ChannelSettings):
     @field_validator("api_base_url")
     @classmethod
     def _is_http(cls, value: str) -> str:
-        if not value.startswith(("http://", "https://")):
-            raise ValueError("expected an address that begins with https://")
-        return value.rstrip("/") + "/"
+        return http_address(value) + "/"
 
     @field_validator("streaming")
     @classmethod
@@ -100,3 +122,7 @@ class SlackChannel(ChannelSettings):
         if size is not None and not _SMALLEST_MESSAGE <= size <= _LARGEST_MESSAGE:
             raise ValueError(f"limits.message_size: expected {_SMALLEST_MESSAGE} to {_LARGEST_MESSAGE} (UTF-8 bytes)")
         return self
+
+    def unusable(self, server: ServerSettings) -> Iterator[tuple[str, str]]:
+        if self.app_token is None and server.public_url is None:
+            yield "signing_secret", "needs server.public_url, the address under which Slack reaches this server"

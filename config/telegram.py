@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from enum import StrEnum
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from pydantic import Field, SecretStr, field_validator, model_validator
 
 from config.channel import ChannelSettings
+from config.values import Secret, http_address
+
+if TYPE_CHECKING:
+    from config.settings import ServerSettings
 
 _SECRET_TOKEN = re.compile(r"[A-Za-z0-9_-]{1,256}")
 _SMALLEST_MESSAGE = 400  # UTF-16 units; below it there is no room for steps beside the answer
@@ -22,11 +27,15 @@ class TelegramMode(StrEnum):
 class TelegramChannel(ChannelSettings):
     """One Telegram bot."""
 
+    budget_names = frozenset({"bot", "draft", "group", "private"})
+
+    identity = ("bot_token",)
+
     platform: Literal["telegram"] = "telegram"
-    bot_token: SecretStr = Field(description="From @BotFather.")
+    bot_token: Secret = Field(description="From @BotFather.")
     mode: TelegramMode = Field(TelegramMode.POLLING, description="polling | webhook (needs server.public_url).")
     api_base_url: str = Field("https://api.telegram.org", description="Another Bot API server.")
-    webhook_secret: SecretStr | None = Field(
+    webhook_secret: Secret | None = Field(
         None,
         description="What Telegram sends with webhook calls: letters, digits, _, -; left out: made from the token.",
     )
@@ -47,16 +56,14 @@ class TelegramChannel(ChannelSettings):
     @classmethod
     def _is_token(cls, value: SecretStr) -> SecretStr:
         number, _, secret = value.get_secret_value().partition(":")
-        if value.get_secret_value() and not (number.isdigit() and secret):
+        if not (number.isdigit() and secret):
             raise ValueError("expected a bot token such as 123456:ABC-DEF from @BotFather")
         return value
 
     @field_validator("api_base_url")
     @classmethod
     def _is_http(cls, value: str) -> str:
-        if not value.startswith(("http://", "https://")):
-            raise ValueError("expected an address that begins with https://")
-        return value.rstrip("/")
+        return http_address(value)
 
     @field_validator("webhook_secret")
     @classmethod
@@ -78,3 +85,9 @@ class TelegramChannel(ChannelSettings):
         if size is not None and size < _SMALLEST_MESSAGE:
             raise ValueError(f"limits.message_size: expected at least {_SMALLEST_MESSAGE} (UTF-16 units)")
         return self
+
+    def unusable(self, server: ServerSettings) -> Iterator[tuple[str, str]]:
+        if self.mode is TelegramMode.WEBHOOK and server.public_url is None:
+            yield "mode", "webhook needs server.public_url, the address under which Telegram reaches this server"
+        elif self.mode is TelegramMode.WEBHOOK and not str(server.public_url).startswith("https://"):
+            yield "mode", "webhook: Telegram calls https addresses only: change server.public_url"

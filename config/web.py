@@ -2,15 +2,31 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Literal
 
 from pydantic import Field, SecretStr, field_validator
 
+from channels.loopback import is_loopback
 from config.channel import ChannelSettings
+from config.values import DatabaseUrl, Secret
+
+if TYPE_CHECKING:
+    from config.settings import ServerSettings
+
+OWN_ADDRESSES = frozenset({"console", "healthz", "hooks", "metrics", "readyz"})
+"""What the bridge's HTTP server answers before it looks for a page; see the README's table of addresses."""
+
+PAGE_ADDRESSES = frozenset(
+    {"events", "files", "history", "messages", "presses", "sign-in", "sign-out", "static", "uploads"}
+)
+"""What a page asks for below its own path: no other page can be there."""
 
 
 class WebChannel(ChannelSettings):
     """One chat page, served by the bridge itself."""
+
+    budget_names = frozenset({"reply"})
 
     platform: Literal["web"] = "web"
     path: str = Field("/", description="Where the page is mounted on the bridge's HTTP server.")
@@ -19,13 +35,13 @@ class WebChannel(ChannelSettings):
         "What can I do for you?", max_length=300, description="Shown while a conversation is empty; may be empty."
     )
     suggestions: tuple[str, ...] = Field((), max_length=6, description="Questions offered on an empty page.")
-    access_token: SecretStr | None = Field(
+    access_token: Secret | None = Field(
         None, description="What visitors sign in with; required on any address but loopback."
     )
-    cookie_key: SecretStr | None = Field(
+    cookie_key: Secret | None = Field(
         None, description="Signs the visitors' cookies; left out: made once and kept in the bridge's store."
     )
-    store: SecretStr | None = Field(
+    store: DatabaseUrl | None = Field(
         SecretStr("sqlite:///data/web.db"),
         description="Where conversations are kept: sqlite:///PATH or postgresql://…; null: in memory only.",
     )
@@ -37,9 +53,13 @@ class WebChannel(ChannelSettings):
     @field_validator("path")
     @classmethod
     def _is_path(cls, value: str) -> str:
-        if not value.startswith("/") or any(mark in value for mark in "?#{} "):
+        path = value.rstrip("/")
+        first, *parts = path.split("/")
+        if first or any(part in ("", ".", "..") for part in parts) or any(mark in path for mark in "?#{}% \\"):
             raise ValueError("expected a path such as / or /chat")
-        return value.rstrip("/") or "/"
+        if parts and parts[0] in OWN_ADDRESSES:
+            raise ValueError(f"the bridge itself answers at /{parts[0]}: expected another path, such as /chat")
+        return path or "/"
 
     @field_validator("access_token")
     @classmethod
@@ -48,9 +68,16 @@ class WebChannel(ChannelSettings):
             raise ValueError("expected at least 8 characters; it is all that keeps strangers out")
         return value
 
-    @field_validator("store")
-    @classmethod
-    def _is_known(cls, value: SecretStr | None) -> SecretStr | None:
-        if value is not None and not value.get_secret_value().startswith(("sqlite://", "postgresql://", "postgres://")):
-            raise ValueError("expected sqlite:///PATH or postgresql://USER@HOST/NAME, or null")
-        return value
+    def unusable(self, server: ServerSettings) -> Iterator[tuple[str, str]]:
+        if self.access_token is None and not is_loopback(server.host):
+            yield (
+                "access_token",
+                f"is missing: the page would be open to everybody who can reach {server.host}; "
+                "set it, or let the server listen on 127.0.0.1",
+            )
+
+    def is_in_the_way_of(self, other: WebChannel) -> bool:
+        """Whether one of the two pages hides the other, or a part of it."""
+        mine, others = self.path.rstrip("/"), other.path.rstrip("/")
+        below = mine.removeprefix(f"{others}/").split("/")[0] if mine.startswith(f"{others}/") else ""
+        return mine == others or below in PAGE_ADDRESSES

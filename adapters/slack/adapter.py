@@ -19,11 +19,13 @@ from adapters.slack.names import Names
 from adapters.slack.performing import Performer
 from adapters.slack.places import StreamPlaces
 from adapters.slack.planning import Rules
+from adapters.slack.reactions import Reactions
+from adapters.slack.response import ResponseSurface
 from adapters.slack.socket_mode import SocketMode
 from adapters.slack.spot import Spot
 from adapters.slack.standing import Standing
 from adapters.slack.status import Sessions, StatusLine
-from adapters.slack.surface import SlackSurface, Taste, WhisperSurface
+from adapters.slack.surface import SlackSurface, Taste
 from adapters.slack.welcome import Welcome
 from channels.adapter import (
     Budget,
@@ -66,9 +68,8 @@ class SlackAdapter:
         self._door: Door | None = None
         self._welcome = Welcome(self._api, settings)
         sessions = Sessions(self._api, enabled=settings.status_line)
-        self._status = StatusLine(
-            self._api, sessions, context.clock, line=settings.status_line, reaction=settings.ack_reaction
-        )
+        self._reactions = Reactions(self._api, context.clock, settings.ack_reaction)
+        self._status = StatusLine(self._api, sessions, self._reactions, context.clock, enabled=settings.status_line)
         self._performer = Performer(
             api=self._api,
             identity=self._identity,
@@ -84,7 +85,7 @@ class SlackAdapter:
 
     @property
     def budgets(self) -> Mapping[str, Budget]:
-        return limits.BUDGETS
+        return self._settings.limits.over(limits.BUDGETS)
 
     @property
     def webhook(self) -> ASGIApp | None:
@@ -102,25 +103,25 @@ class SlackAdapter:
             task.cancel()
         if tasks:
             await asyncio.wait(tasks, timeout=_STOP_PATIENCE)
+        self._status.forget()
         await self._names.close()
         await self._api.close()
 
     async def _live(self) -> None:
         """Receive for as long as the channel lives; both tokens are judged before anything else."""
         await self._until_accepted()
-        receiving = asyncio.create_task(self._receive())
-        looking = asyncio.create_task(self._look_again())
+        tasks = [asyncio.create_task(work) for work in (self._receive(), self._look_again(), self._reactions.run())]
         try:
-            done, _ = await asyncio.wait({receiving, looking}, return_when=asyncio.FIRST_COMPLETED)
+            done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
             for task in done:
                 task.result()
         except Exception:
             log.exception("receiving ended unexpectedly", channel=self._context.channel)
             self._standing.link(ChannelState.FAILED, "an internal error; see the log")
         finally:
-            receiving.cancel()
-            looking.cancel()
-            await asyncio.gather(receiving, looking, return_exceptions=True)
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
 
     async def _receive(self) -> None:
         if self._settings.app_token is None:
@@ -203,7 +204,7 @@ class SlackAdapter:
     def surface(self, target: ReplyTarget) -> Surface:
         spot = Spot.of(target)
         if spot.is_whisper:
-            return WhisperSurface(spot, self._performer)
+            return ResponseSurface(spot, self._performer)
         return SlackSurface(spot, self._taste(spot), self._performer)
 
     def _taste(self, spot: Spot) -> Taste:

@@ -101,7 +101,8 @@ class SideGate:
 class SlackApi:
     """The calls of one channel. Works without `open`, then with a connection for each call.
 
-    `token_judged` hears after each call what Slack thinks of the bot token: "" or the reason of a refusal.
+    `token_judged` hears after each call, but for side calls, what Slack thinks of the bot token: "" or the reason of a
+    refusal.
     """
 
     def __init__(self, settings: SlackChannel, clock: Clock, token_judged: Callable[[str], None]) -> None:
@@ -128,50 +129,49 @@ class SlackApi:
 
     async def call(self, method: str, **args: JsonValue) -> Answer:
         """Make one call with the bot token. Arguments that are None are left out. Raises a `Failure`."""
-        try:
-            answer, _ = await self._call(method, self._settings.bot_token.get_secret_value(), args)
-        except Unauthorised as failure:
-            self._token_judged(str(failure))
-            raise
-        self._token_judged("")
+        answer, _ = await self._judged(method, args)
         return answer
 
     async def ask(self, method: str, **args: JsonValue) -> Answer | None:
         """A call that is not worth waiting or failing for: None when its rate is used up or it is refused."""
-        if not self._gate.admits(method):
+        answer = await self._aside(method, args)
+        if isinstance(answer, Failure):
+            log.debug("side call not accepted", method=method, cause=str(answer))
             return None
-        try:
-            return await self.call(method, **args)
-        except RateLimited as failure:
-            self._gate.close(method, failure.retry_after)
-        except Failure as failure:
-            log.debug("side call not accepted", method=method, cause=str(failure))
-        return None
+        return answer
 
     async def try_ask(self, method: str, **args: JsonValue) -> Failure | None:
         """Like `ask`, for calls whose refusal tells something: the failure, None when accepted."""
-        if not self._gate.admits(method):
-            return RateLimited(0.0, Draw(method))
-        try:
-            await self.call(method, **args)
-        except RateLimited as failure:
-            self._gate.close(method, failure.retry_after)
-            return failure
-        except Failure as failure:
-            return failure
-        return None
+        answer = await self._aside(method, args)
+        return answer if isinstance(answer, Failure) else None
 
     async def who_am_i(self) -> tuple[Answer, frozenset[str]]:
         """`auth.test`, and the scopes of the bot token. Raises a `Failure`."""
-        token = self._settings.bot_token.get_secret_value()
+        answer, headers = await self._judged("auth.test", {})
+        scopes = headers.get("x-oauth-scopes", "")
+        return answer, frozenset(scope.strip() for scope in scopes.split(",") if scope.strip())
+
+    async def _judged(self, method: str, args: Mapping[str, JsonValue]) -> tuple[Answer, Mapping[str, str]]:
         try:
-            answer, headers = await self._call("auth.test", token, {})
+            answered = await self._call(method, self._settings.bot_token.get_secret_value(), args)
         except Unauthorised as failure:
             self._token_judged(str(failure))
             raise
         self._token_judged("")
-        scopes = headers.get("x-oauth-scopes", "")
-        return answer, frozenset(scope.strip() for scope in scopes.split(",") if scope.strip())
+        return answered
+
+    async def _aside(self, method: str, args: Mapping[str, JsonValue]) -> Answer | Failure:
+        """A side call; what becomes of it says nothing about the channel."""
+        if not self._gate.admits(method):
+            return RateLimited(0.0, Draw(method))
+        try:
+            answer, _ = await self._call(method, self._settings.bot_token.get_secret_value(), args)
+        except RateLimited as failure:
+            self._gate.close(method, failure.retry_after)
+            return failure
+        except Failure as failure:
+            return failure
+        return answer
 
     async def socket_address(self) -> str:
         """A fresh address for Socket Mode, good once and for half a minute. Raises a `Failure`."""
@@ -210,20 +210,31 @@ class SlackApi:
 
     async def upload(self, url: str, data: bytes) -> None:
         """The bytes of a file to the address that Slack gave for them. Raises a `Failure`."""
-        session = self._need_session()
-        timeout = aiohttp.ClientTimeout(total=_UPLOAD_TIMEOUT, sock_connect=_CONNECT_TIMEOUT)
+        await self._post(limits.UPLOAD, url, _UPLOAD_TIMEOUT, data=data)
+
+    async def respond(self, url: str, message: Mapping[str, JsonValue]) -> None:
+        """A message to the `response_url` that came with a command. Raises a `Failure`; `Gone`: it is used up."""
+        await self._post(limits.RESPONSE, url, _TIMEOUT, json=dict(message))
+
+    async def _post(
+        self, budget: str, url: str, seconds: float, *, data: bytes | None = None, json: JsonValue = None
+    ) -> None:
+        """POST to an address that Slack has given, which is secret enough: the token has no business there."""
+        timeout = aiohttp.ClientTimeout(total=seconds, sock_connect=_CONNECT_TIMEOUT)
         try:
-            async with session.post(url, data=data, timeout=timeout) as response:
+            async with self._need_session().post(url, data=data, json=json, timeout=timeout) as response:
                 await response.read()
-                status = response.status
+                status, retry_after = response.status, response.headers.get("Retry-After")
         except (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError):
-            raise Transient("upload: Slack cannot be reached") from None
+            raise Transient(f"{budget}: Slack cannot be reached") from None
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
-            raise Unknown(f"upload: no answer ({type(error).__name__})") from None
-        if status >= 500:
-            raise Transient(f"upload: HTTP {status}")
+            raise Unknown(f"{budget}: no answer ({type(error).__name__})") from None
+        if status == 429 or status >= 500:
+            raise failure_of(budget, status, "", retry_after=retry_after)
+        if status in (404, 410):
+            raise Gone(f"{budget}: HTTP {status}")
         if status >= 300:
-            raise Refused(f"upload: HTTP {status}")
+            raise Refused(f"{budget}: HTTP {status}")
 
     async def download(self, url: str, mime: str, most: int) -> AsyncIterator[bytes]:
         """The bytes of a file that a person sent, at most `most`. Raises a `Failure`."""
@@ -258,11 +269,11 @@ class SlackApi:
         return self._session
 
     async def connect(self, address: str) -> aiohttp.ClientWebSocketResponse:
-        """Open a socket at an address from `socket_address`. Raises `Transient`."""
+        """Open a socket at an address from `socket_address`. Pings and pongs are the caller's. Raises `Transient`."""
         try:
             return await self._need_session().ws_connect(
                 address,
-                autoping=True,
+                autoping=False,
                 max_msg_size=0,
                 timeout=aiohttp.ClientWSTimeout(ws_close=1.0),
             )

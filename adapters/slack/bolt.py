@@ -67,7 +67,7 @@ class Door:
             body = (await request.body()).decode()
             headers = {name: [value] for name, value in request.headers.items()}
             bolt = AsyncBoltRequest(mode="http", body=body, query=request.url.query, headers=dict(headers))
-        except ValueError:
+        except (ValueError, RecursionError):  # Bolt reads the body before it checks who sent it
             return PlainTextResponse("not a request of Slack\n", 400)
         answer = await self._app.async_dispatch(bolt)
         response = Response(answer.body, answer.status)

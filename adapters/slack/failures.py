@@ -32,6 +32,14 @@ class Uneditable(Closed):
     """The message is there but cannot be edited any more."""
 
 
+class Outside(Refused):
+    """The bot may not post in this place; the answer to a slash command has a way of its own."""
+
+
+class FileAway(Transient):
+    """The gateway does not hand out the file, at least not now."""
+
+
 ERRORS: Mapping[type[Failure], str] = {
     Unauthorised: (
         "invalid_auth not_authed account_inactive token_revoked token_expired org_login_required access_denied "
@@ -64,6 +72,7 @@ NO_STREAM = frozenset(
         "channel_type_not_supported",
         "missing_recipient_team_id",
         "missing_recipient_user_id",
+        "missing_scope",
         "user_not_found",
         "team_not_found",
         "not_subscribed_to_message_stream_stopped",
@@ -77,12 +86,18 @@ NO_STREAM = frozenset(
 )
 """Errors of chat.startStream after which the place falls back to posts and edits; so does any `slack_connect_…`."""
 
+_OF_ONE_CALL = frozenset(
+    {"access_denied", "missing_scope", "no_permission", "not_allowed_token_type", "two_factor_setup_required"}
+)
+"""Errors about what a token may do, not about the token."""
+_VITAL = ("apps.connections.", "auth.", "chat.")
+"""Methods without which there is no bridge. What a token may not do beside them (files, reactions, status, names,
+look-ups) is left out, and the channel goes on."""
 _OF_READER = frozenset({"user_not_found", "team_not_found", "invalid_recipient"})
 _OF_THREAD = frozenset({"invalid_thread_ts", "cannot_reply_to_message"})
 _BY_ERROR = {error: kind for kind, errors in ERRORS.items() for error in errors.split()}
 _RATE_ERRORS = frozenset({"ratelimited", "rate_limited", "message_limit_exceeded"})
 _SENT_MAYBE = frozenset({500, 502, 504})
-_READS = ("conversations.", "users.", "files.info", "bots.")
 _DEFAULT_WAIT = 5.0  # seconds, where Slack refuses for the rate and does not say for how long
 
 
@@ -95,7 +110,7 @@ def failure_of(method: str, status: int, error: str, *, retry_after: str | None 
         return Unknown(said) if status in _SENT_MAYBE else Transient(said)
     if method == "chat.startStream" and (error in NO_STREAM or error.startswith("slack_connect_")):
         return NoStream(said)
-    if error == "missing_scope" and method.startswith(_READS):
+    if error in _OF_ONE_CALL and not method.startswith(_VITAL):
         return Refused(said)
     kind = _BY_ERROR.get(error, Forbidden if error.startswith("restricted_action") else Refused)
     return kind(f"unauthorised: {said}" if kind is Unauthorised else said)

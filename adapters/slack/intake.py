@@ -5,18 +5,17 @@ One act may come as several deliveries (retries; a mention as `message` and `app
 
 from __future__ import annotations
 
-import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from pydantic import JsonValue
 
 from adapters.slack.dress import asked_by
 from adapters.slack.names import Names
-from adapters.slack.spot import ROOT_ALIAS
+from adapters.slack.spot import ROOT_ALIAS, moment
 from adapters.slack.text import mentioned, mentions, readable, without_address
 from channels.clock import Clock
-from channels.commands import CommandName
+from channels.commands import CommandName, parse_command
 from channels.model import Attachment, Inbound, InboundKind, Place, Press, Sender
 from channels.shapes import as_count, as_list, as_object, as_text
 from config.slack import DirectReplies
@@ -25,7 +24,6 @@ Json = Mapping[str, JsonValue]
 
 _NEW_MESSAGE = frozenset({"", "file_share", "thread_broadcast", "bot_message", "me_message"})
 """Subtypes of messages that somebody has written; the others report joins, topics and the like."""
-_TS = re.compile(r"[0-9]{1,12}(\.[0-9]{1,9})?")
 _LOST_FILE = frozenset({"tombstone", "hidden_by_limit"})
 
 
@@ -93,11 +91,13 @@ class Intake:
         user = as_text(event.get("user"))
         bot = as_text(event.get("bot_id"))
         addressed = without_address(encoded, origin.bot)
-        users, channels = mentioned(addressed)
+        passed_on = [as_object(item) for item in as_list(event.get("attachments"))]
+        words = "\n\n".join(filter(None, map(_words, passed_on)))
+        users, channels = mentioned(f"{addressed} {words}")
         people, places = await self._names.of([*users, user] if user else users, channels)
-        attachments = _attachments(event)
+        attachments = tuple(file for source in (event, *passed_on) for file in _files(source))
         text = readable(addressed, people, places).strip()
-        if not text and not attachments:
+        if not text and not attachments and not words:
             text = f"/{CommandName.HELP}"  # nothing but a mention
         place, extra = self._where(event, channel, ts, origin)
         extra["user_team"] = as_text(event.get("user_team")) or as_text(event.get("team")) or origin.team
@@ -109,11 +109,12 @@ class Intake:
             kind=InboundKind.MESSAGE,
             text=text,
             received_at=self._clock.now(),
-            sent_at=_moment(ts),
+            sent_at=moment(ts) or None,
             message_id=ts,
             attachments=attachments,
             mentions_bot=event.get("type") == "app_mention" or mentions(encoded, origin.bot),
             reply_to=_reply_to(event),
+            quote=readable(words, people, places).strip(),
             extra=extra,
         )
 
@@ -224,10 +225,11 @@ class Intake:
         users, channels = mentioned(typed)
         people, places = await self._names.of([*users, user], channels)
         text = readable(typed, people, places).strip()
-        word, _, rest = text.lstrip("/!").partition(" ")
-        is_ours = not text or (word.lower() in set(CommandName) and (not rest or word.lower() == CommandName.PAIR))
+        typed_command = "/" + (text.lstrip("/!") or CommandName.HELP)
+        command = parse_command(typed_command)
+        is_ours = command is not None and (not command.argument or command.name is CommandName.PAIR)
         if is_ours:
-            text = "/" + (text.lstrip("/!") or CommandName.HELP)
+            text = typed_command
         now = self._clock.now()
         name = people.get(user) or as_text(body.get("user_name"))
         is_private = channel.startswith("D")
@@ -236,7 +238,7 @@ class Intake:
             "user_team": origin.team,
             "thread": "",
             "since": f"{now - 60.0:.6f}",
-            "slash": True,
+            "response_url": as_text(body.get("response_url")),
         }
         if not is_ours and not is_private:
             extra["intro"] = asked_by(name or user, text)
@@ -259,32 +261,31 @@ def _is_private(event: Json, channel: str) -> bool:
     return kind == "im" if kind else channel.startswith("D")
 
 
-def _moment(ts: str) -> float | None:
-    """When a message was written: its `ts` is seconds since the epoch."""
-    return float(ts) if _TS.fullmatch(ts) else None
-
-
 def _reply_to(message: Json) -> str | None:
     thread = as_text(message.get("thread_ts"))
     return ROOT_ALIAS + thread if thread and thread != message.get("ts") else None
 
 
-def _attachments(event: Json) -> tuple[Attachment, ...]:
+def _words(attachment: Json) -> str:
+    """What a message that is passed on says, or a card of another app: encoded as all of Slack's text is."""
+    parts = [as_text(attachment.get(key)).strip() for key in ("pretext", "title", "text")]
+    said = "\n".join(part for part in parts if part) or as_text(attachment.get("fallback")).strip()
+    author = as_text(attachment.get("author_name")).strip()
+    return f"{author}: {said}" if author and said else said
+
+
+def _files(message: Json) -> Iterator[Attachment]:
     """The files of a message that Slack keeps; what lies elsewhere is a link that only the person can open."""
-    found: list[Attachment] = []
-    for item in as_list(event.get("files")):
+    for item in as_list(message.get("files")):
         file = as_object(item)
         url = as_text(file.get("url_private_download")) or as_text(file.get("url_private"))
         needs_asking = file.get("file_access") == "check_file_info"
         if file.get("mode") in _LOST_FILE or file.get("is_external") or not (url or needs_asking):
             continue
         reference: dict[str, JsonValue] = {"id": file.get("id"), "url": url}
-        found.append(
-            Attachment(
-                name=as_text(file.get("name")) or as_text(file.get("title")) or as_text(file.get("id")) or "file",
-                mime=as_text(file.get("mimetype")) or "application/octet-stream",
-                reference=reference,
-                size=as_count(file.get("size")) or None,
-            )
+        yield Attachment(
+            name=as_text(file.get("name")) or as_text(file.get("title")) or as_text(file.get("id")) or "file",
+            mime=as_text(file.get("mimetype")) or "application/octet-stream",
+            reference=reference,
+            size=as_count(file.get("size")) or None,
         )
-    return tuple(found)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from pydantic import JsonValue
 
-from adapters.slack.shown import FileShown, Page
+from adapters.slack.shown import FileShown, Page, ResponseShown
 from channels.adapter import Op
 from channels.model import File
 
@@ -121,9 +121,9 @@ class FindFile(FileOp):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Whisper(Op):
-    """A message that only the person who asked sees."""
+class Respond(Op):
+    """A message to a command's `response_url`; `shown` is what is known of the reply once it is accepted."""
 
     text: str
-    digest: str
+    shown: ResponseShown
     plain: bool = False

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from adapters.slack.failures import NoStream, StillStreaming, Uneditable
+from adapters.slack.failures import FileAway, NoStream, Outside, StillStreaming, Uneditable
 from adapters.slack.ops import (
     Append,
     Delete,
@@ -14,7 +14,7 @@ from adapters.slack.ops import (
     Stop,
     Upload,
 )
-from adapters.slack.shown import Page, SlackShown
+from adapters.slack.shown import Page, ResponseShown, SlackShown
 from channels.adapter import (
     Closed,
     Failure,
@@ -34,7 +34,10 @@ _LAST_LEVEL = 4
 _MOST_HALVINGS = 5
 _MOST_GONE = 6
 _MOST_CLOSED = 3
-_MOST_FILE_FAILURES = 3
+_FILE_TRIES = 6
+_REFUSED_TRIES = 2
+"""So many of a file's tries does a refusal take: it may pass, but hardly. What the gateway does not hand out is asked
+for more often, after ever longer pauses: in half a minute it is back after a restart."""
 
 
 def advance(shown: SlackShown, op: Op, outcome: Outcome, now: float) -> SlackShown:
@@ -78,9 +81,8 @@ def _found(shown: SlackShown, op: Find, receipt: Receipt, now: float) -> SlackSh
         return _without(shown, op.index)
     page = op.page
     update: dict[str, object] = {"ts": receipt.id, "at": min(page.asked_at, now), "touched": now}
-    if page.streamed:
-        update["open"] = bool(receipt.extra.get("open"))
-        update["uncertain"] = not (receipt.extra.get("exact") and receipt.extra.get("open"))
+    if page.streamed and receipt.extra.get("marked"):
+        update |= {"open": False, "uncertain": True}  # it was ended, which is when it got its mark
     return _with(shown, op.index, page.model_copy(update=update))
 
 
@@ -98,6 +100,8 @@ def _failed(shown: SlackShown, op: PageOp, failure: Failure, now: float) -> Slac
     match failure:
         case NoStream():
             return shown.model_copy(update={"streams": False})
+        case Outside():
+            return shown.model_copy(update={"response": ResponseShown()})
         case StoppedByUser():
             return shown.model_copy(update={"halted": True})
         case Gone():
@@ -164,18 +168,20 @@ def _file_advanced(shown: SlackShown, op: FileOp, outcome: Outcome, now: float) 
         case Share(), Receipt():
             update = {"shared": True}
         case Share(), Unknown():
-            update = {"asked_at": now, "failures": state.failures + 1}
+            update = {"asked_at": now, "failures": state.failures + _REFUSED_TRIES}
         case FindFile(), Receipt():
             # Not there: it is uploaded anew, because a file can be shared only once.
             update = {"shared": True} if outcome.id else {"file": "", "asked_at": None}
         case _, Gone() | Refused() | TooLarge() | Closed():
-            update = {"failures": state.failures + 1, "file": "", "asked_at": None}
+            update = {"failures": state.failures + _REFUSED_TRIES, "file": "", "asked_at": None}
         case Upload(), Unknown():
+            update = {"failures": state.failures + _REFUSED_TRIES}
+        case Upload(), FileAway():
             update = {"failures": state.failures + 1}
         case Share(), _:
             update = {"asked_at": None}
     changed = state.model_copy(update=update)
-    if changed.failures >= _MOST_FILE_FAILURES and not changed.shared and changed.asked_at is None:
+    if changed.failures >= _FILE_TRIES and not changed.shared and changed.asked_at is None:
         changed = changed.model_copy(update={"failed": True})
     others = tuple(other for other in shown.files if other.id != state.id)
     return shown.model_copy(update={"files": (*others, changed)})

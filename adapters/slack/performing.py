@@ -11,29 +11,30 @@ from pydantic import JsonValue
 
 from adapters.slack import limits
 from adapters.slack.api import Answer, SlackApi
-from adapters.slack.failures import NoStream, refusal_scope
+from adapters.slack.failures import FileAway, NoStream, Outside, refusal_scope
 from adapters.slack.identity import Identity
 from adapters.slack.ops import (
     Append,
     Delete,
     Find,
     FindFile,
+    PageOp,
     Post,
+    Respond,
     Share,
     StartStream,
     Stop,
     TaskChunk,
     Update,
     Upload,
-    Whisper,
     Written,
 )
 from adapters.slack.places import StreamPlaces
-from adapters.slack.shown import Page, digest_of
-from adapters.slack.spot import Spot
+from adapters.slack.shown import Page
+from adapters.slack.spot import Spot, moment
 from adapters.slack.status import Sessions
 from adapters.slack.text import fallback, unformatted
-from channels.adapter import Closed, Failure, Gone, Op, OpenFile, Receipt, Refused, Unknown
+from channels.adapter import Closed, Failure, Forbidden, Gone, Op, OpenFile, Receipt, Refused, Unknown
 from channels.shapes import as_list, as_object, as_text
 
 log = structlog.get_logger(__name__)
@@ -42,6 +43,9 @@ _LONGEST = 28.0  # seconds
 _MOST_PAGES = 5
 _PAGE_SIZE = 100
 _REMEMBERED = 1_000
+_LOST_FOR = 60.0
+"""Seconds before a call is known to be lost in which it may have made its message: it takes a while, and Slack's clock
+is another one."""
 
 
 @dataclass(slots=True)
@@ -55,7 +59,7 @@ class Performer:
     open_file: OpenFile
     display_mode: str
     streams: dict[str, str] = field(default_factory=dict)
-    """The streams that this process began, with their turns: none of them is another turn's lost one."""
+    """The messages of streams, with their turns: none of them is another turn's lost one."""
 
     async def perform(self, spot: Spot, op: Op) -> Receipt:
         """Make one call, in at most 30 s."""
@@ -64,6 +68,10 @@ class Performer:
                 return await self._perform(spot, op)
         except TimeoutError:
             raise Unknown(f"{type(op).__name__}: no answer in time") from None
+        except Forbidden as failure:
+            if spot.response_url and isinstance(op, PageOp) and op.index == 0 and op.page.ts is None:
+                raise Outside(str(failure)) from None
+            raise
 
     async def _perform(self, spot: Spot, op: Op) -> Receipt:
         match op:
@@ -76,7 +84,7 @@ class Performer:
             case Post():
                 return await self._post(spot, op)
             case Update():
-                await self._about(spot, op.page, limits.UPDATE, **_content(op))
+                await self._about(spot, op.page, limits.UPDATE, metadata=_metadata(spot, op.page), **_content(op))
                 await self.sessions.set(spot, op.session)
             case Delete():
                 return await self._delete(spot, op)
@@ -88,8 +96,8 @@ class Performer:
                 return await self._share(spot, op)
             case FindFile():
                 return await self._find_file(spot, op)
-            case Whisper():
-                return await self._whisper(spot, op)
+            case Respond():
+                return await self._respond(spot, op)
             case _:
                 raise Refused(f"not an op of this surface: {type(op).__name__}")
         return Receipt()
@@ -114,7 +122,7 @@ class Performer:
                 await self.places.refused(spot, str(failure), reader_only=refusal_scope(str(failure)) == "reader")
             raise
         receipt = _made(answer)
-        self._remember(receipt.id, spot)
+        self.remember(receipt.id, spot)
         return receipt
 
     async def _stop(self, spot: Spot, op: Stop) -> None:
@@ -138,7 +146,8 @@ class Performer:
             raise Gone("the message was never made")
         return await self.api.call(method, channel=spot.channel, ts=page.ts, **args)
 
-    def _remember(self, ts: str | None, spot: Spot) -> None:
+    def remember(self, ts: str | None, spot: Spot) -> None:
+        """This message shows the reply in `spot`: no other reply has lost it."""
         if ts is not None:
             self.streams[ts] = spot.turn
             if len(self.streams) > _REMEMBERED:
@@ -157,9 +166,11 @@ class Performer:
         await self.sessions.set(spot, op.session)
         return _made(answer)
 
-    async def _whisper(self, spot: Spot, op: Whisper) -> Receipt:
-        content: dict[str, JsonValue] = {"text": unformatted(op.text)} if op.plain else {"markdown_text": op.text}
-        await self.api.call(limits.WHISPER, channel=spot.channel, user=spot.user, thread_ts=spot.root, **content)
+    async def _respond(self, spot: Spot, op: Respond) -> Receipt:
+        blocks: list[JsonValue] = [{"type": "markdown", "text": op.text}]
+        content = {"text": unformatted(op.text)} if op.plain else _with_blocks(op.text, blocks)
+        seen_by = "ephemeral" if spot.is_command else "in_channel"
+        await self.api.respond(spot.response_url, {"response_type": seen_by, **content})
         return Receipt()
 
     async def _delete(self, spot: Spot, op: Delete) -> Receipt:
@@ -174,27 +185,28 @@ class Performer:
     # ---------------------------------------------------------------- look-ups
 
     async def _find(self, spot: Spot, op: Find) -> Receipt:
-        """The message that a lost answer may have been about; posts carry the turn, streams only their text."""
-        likely: list[Mapping[str, JsonValue]] = []
+        """The message that a lost answer may have been about.
+
+        A post carries its turn, and so does a stream that was ended; a running one carries nothing that Slack promises
+        to tell. It is the one message of ours without a mark that came when it was asked for.
+        """
+        running: list[str] = []
         async for message in self._own_messages(spot):
             ts = as_text(message.get("ts"))
             mark = _mark(message)
             if mark == (spot.turn, op.page.part):
-                return _found(message, exact=_says(message, op.page))
-            if op.page.streamed and mark is None and ts not in op.known and self._may_be_ours(ts, spot):
-                likely.append(message)
-        for message in likely:
-            if _says(message, op.page):
-                self._remember(as_text(message.get("ts")), spot)
-                return _found(message, exact=True)
-        streaming = [message for message in likely if message.get("streaming_state") == "in_progress"]
-        if len(streaming) == 1:
-            self._remember(as_text(streaming[0].get("ts")), spot)
-            return _found(streaming[0], exact=False)
-        return Receipt()
+                return Receipt(ts, {"marked": True})
+            if op.page.streamed and mark is None and not message.get("files") and self._may_be_lost(ts, spot, op):
+                running.append(ts)
+        if len(running) != 1:
+            return Receipt()
+        self.remember(running[0], spot)
+        return Receipt(running[0], {"marked": False})
 
-    def _may_be_ours(self, ts: str, spot: Spot) -> bool:
-        return self.streams.get(ts, spot.turn) == spot.turn
+    def _may_be_lost(self, ts: str, spot: Spot, op: Find) -> bool:
+        if ts in op.known or self.streams.get(ts, spot.turn) != spot.turn:
+            return False
+        return moment(ts) > max(moment(spot.since), op.page.asked_at - _LOST_FOR)
 
     async def _find_file(self, spot: Spot, op: FindFile) -> Receipt:
         async for message in self._own_messages(spot):
@@ -228,11 +240,11 @@ class Performer:
     async def _upload(self, op: Upload) -> Receipt:
         try:
             data = await self.open_file(op.file)
-        except Failure:
-            raise
+        except Failure as failure:
+            raise FileAway(str(failure)) from None
         except Exception as error:
             log.exception("a file of the agent could not be read", file=op.file.name)
-            raise Refused(f"the file cannot be read: {type(error).__name__}") from None
+            raise FileAway(f"the file cannot be read: {type(error).__name__}") from None
         if not data:
             raise Refused("Slack takes no empty files")
         answer = await self.api.call(limits.UPLOAD, filename=op.file.name or "file", length=len(data))
@@ -266,7 +278,11 @@ def _content(op: Written) -> dict[str, JsonValue]:
     if op.text:
         blocks.append({"type": "markdown", "text": op.text})
     blocks += [dict(block) for block in op.after]
-    return {"text": fallback(op.text, limits.FALLBACK_CHARS) or "…", "blocks": blocks}
+    return _with_blocks(op.text, blocks)
+
+
+def _with_blocks(text: str, blocks: list[JsonValue]) -> dict[str, JsonValue]:
+    return {"text": fallback(text, limits.FALLBACK_CHARS) or "…", "blocks": blocks}
 
 
 def _metadata(spot: Spot, page: Page) -> JsonValue:
@@ -281,16 +297,6 @@ def _mark(message: Mapping[str, JsonValue]) -> tuple[str, int] | None:
     payload = as_object(metadata.get("event_payload"))
     part = payload.get("part")
     return as_text(payload.get("turn")), part if isinstance(part, int) else -1
-
-
-def _says(message: Mapping[str, JsonValue], page: Page) -> bool:
-    text = as_text(message.get("text"))
-    return bool(page.length) and len(text) == page.length and digest_of(text) == page.digest
-
-
-def _found(message: Mapping[str, JsonValue], *, exact: bool) -> Receipt:
-    is_open = message.get("streaming_state") == "in_progress"
-    return Receipt(as_text(message.get("ts")), {"open": is_open, "exact": exact})
 
 
 def _made(answer: Answer) -> Receipt:

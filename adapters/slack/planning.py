@@ -29,7 +29,7 @@ from adapters.slack.ops import (
 from adapters.slack.shown import FileShown, Page, SlackShown, TaskShown, digest_of
 from adapters.slack.spot import Spot
 from adapters.slack.tasks import TaskBook, Tasks
-from adapters.slack.text import escaped
+from adapters.slack.text import escaped_units
 from channels.adapter import Draw, Op, Urgency
 from channels.markdown import Cut, Measure, split_at, utf8_bytes, utf16_units
 from channels.model import Phase, View
@@ -482,7 +482,7 @@ class Planner:
 
     def _edit_limit(self) -> tuple[int, Measure]:
         if self._is_plain:
-            return max(limits.PLAIN_CHARS >> self._shown.shrunk, _SMALLEST_PAGE), _escaped_length
+            return max(limits.PLAIN_CHARS >> self._shown.shrunk, _SMALLEST_PAGE), escaped_units
         return max(self._rules.markdown_chars >> self._shown.shrunk, _SMALLEST_PAGE), utf16_units
 
     def _dress(self, index: int, *, is_empty: bool) -> Dress:
@@ -547,7 +547,3 @@ def _natural_cut(source: str, floor: int) -> Cut | None:
         return None
     cut = split_at(source, max(utf8_bytes(source) - 1, 2 * _SMALLEST_PAGE), utf8_bytes, floor=floor)
     return cut if not cut.is_whole and "\n" in cut.gap and not cut.closing else None
-
-
-def _escaped_length(text: str) -> int:
-    return utf16_units(escaped(text))

@@ -65,6 +65,16 @@ class FileShown(_Part):
     failed: bool = False
 
 
+class ResponseShown(Shown):
+    """A reply by `response_url`: up to `at`, the text has been sent; the next message opens with `opening`."""
+
+    at: int = 0
+    opening: str = ""
+    uses: int = 0
+    level: int = 0
+    given_up: bool = False
+
+
 class SlackShown(Shown):
     """All messages of a reply, and what Slack has taught about this place."""
 
@@ -78,14 +88,7 @@ class SlackShown(Shown):
     gone: int = 0  # messages that vanished
     halted: bool = False  # the reader has pressed Slack's own stop button
     given_up: bool = False
-
-
-class WhisperShown(Shown):
-    """A reply that only one person sees. Such a message cannot be changed."""
-
-    digest: str = ""
-    level: int = 0
-    given_up: bool = False
+    response: ResponseShown | None = None  # the bot may not post here: what a command's own way has taken
 
 
 def digest_of(text: str) -> str:

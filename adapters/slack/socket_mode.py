@@ -16,6 +16,7 @@ from adapters.slack.api import SlackApi
 from channels.adapter import ChannelState, Failure, RateLimited, Unauthorised
 from channels.clock import Clock
 from channels.shapes import as_object, as_text
+from channels.strict_json import read_json
 
 log = structlog.get_logger(__name__)
 
@@ -154,14 +155,16 @@ class _Connection:
 
     async def _receive(self) -> None:
         async for message in self._socket:
-            self._heard_at = self._clock.now()
+            self._heard_at = self._clock.now()  # a pong says as much as a frame: nobody has to write for hours
             if message.type is aiohttp.WSMsgType.TEXT:
                 self._frame(message.data)
+            elif message.type is aiohttp.WSMsgType.PING:
+                await self._socket.pong(message.data)
 
     def _frame(self, data: str) -> None:
         try:
-            frame = as_object(json.loads(data)) if len(data) <= _LONGEST_FRAME else {}
-        except (ValueError, RecursionError):
+            frame = as_object(read_json(data)) if len(data) <= _LONGEST_FRAME else {}
+        except ValueError:
             log.warning("a frame that is not JSON came over the socket")
             return
         kind = as_text(frame.get("type"))

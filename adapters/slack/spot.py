@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 
 from channels.adapter import ReplyTarget
@@ -12,11 +13,13 @@ ROOT_ALIAS = "root:"
 """Before a message's id: the message as the root of a thread. The core takes a reply to a thread's root for one to
 the thread; under this name, whoever writes in the thread under one of our messages stays in its conversation."""
 
+_TS = re.compile(r"[0-9]{1,12}(\.[0-9]{1,9})?")
+
 
 @dataclass(frozen=True, slots=True)
 class Spot:
     """`root` is the ts of the thread to answer in (None: at top level), `since` a ts that every message of the reply
-    comes after."""
+    comes after; `response_url` takes the answer to a slash command wherever that was typed."""
 
     turn: TurnId
     channel: str
@@ -30,6 +33,7 @@ class Spot:
     is_own_thread: bool = True
     is_command: bool = False
     is_whisper: bool = False
+    response_url: str = ""
 
     @property
     def has_recipient(self) -> bool:
@@ -44,6 +48,7 @@ class Spot:
         sender_is_person = not question.sender.is_bot
         is_command = question.kind is InboundKind.COMMAND
         is_private = target.place.private
+        response_url = as_text(extra.get("response_url"))
         return cls(
             turn=target.turn,
             channel=target.place.chat,
@@ -56,5 +61,11 @@ class Spot:
             intro=as_text(extra.get("intro")),
             is_own_thread=target.place.thread is not None,
             is_command=is_command,
-            is_whisper=is_command and bool(extra.get("slash")) and not is_private,
+            is_whisper=is_command and bool(response_url) and not is_private,
+            response_url=response_url,
         )
+
+
+def moment(ts: str) -> float:
+    """When a message was written: its `ts` is seconds since the epoch. 0 for what is no `ts`."""
+    return float(ts) if _TS.fullmatch(ts) else 0.0

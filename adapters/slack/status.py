@@ -11,6 +11,7 @@ from types import MappingProxyType
 
 from adapters.slack import limits
 from adapters.slack.api import SlackApi
+from adapters.slack.reactions import Reactions
 from adapters.slack.spot import Spot
 from channels.adapter import HintState, Refused
 from channels.clock import Clock
@@ -52,6 +53,11 @@ class Sessions:
         live.discard(spot.turn)
         if not live:
             self._live.pop(_thread(spot), None)
+
+    def forget(self) -> None:
+        """Nothing is known of any thread any more; whether there are sessions at all does not change."""
+        self._live.clear()
+        self._status.clear()
 
     def is_shared(self, spot: Spot) -> bool:
         """Whether another turn is at work in the thread: then the status is that turn's."""
@@ -101,13 +107,18 @@ class _Line:
 class StatusLine:
     """Hints of live turns."""
 
-    def __init__(self, api: SlackApi, sessions: Sessions, clock: Clock, *, line: bool, reaction: str | None) -> None:
+    def __init__(self, api: SlackApi, sessions: Sessions, reactions: Reactions, clock: Clock, *, enabled: bool) -> None:
         self._api = api
         self._sessions = sessions
+        self._reactions = reactions
         self._clock = clock
-        self._has_line = line
-        self._reaction = reaction
+        self._has_line = enabled
         self._lines: dict[TurnId, _Line] = {}
+
+    def forget(self) -> None:
+        """The channel stops: its turns are another process's from now on, or are begun again."""
+        self._lines.clear()
+        self._sessions.forget()
 
     async def hint(self, spot: Spot, question_ts: str, state: HintState) -> None:
         """Show the state, when it is new or Slack is about to forget it. Never raises."""
@@ -126,27 +137,19 @@ class StatusLine:
         await self._show(spot, question_ts, line)
 
     async def _show(self, spot: Spot, question_ts: str, line: _Line) -> None:
-        if spot.is_command or spot.is_whisper:
+        if spot.is_command:
             return
         if spot.root is None:
-            await self._react(spot, question_ts, line)
+            line.reacted = line.reacted or await self._reactions.add(spot, question_ts)
         elif self._has_line:
             text = _TEXTS[line.state]
             await self._api.ask(_SET_STATUS, channel_id=spot.channel, thread_ts=spot.root, status=text)
             await self._sessions.set(spot, "processing")
 
-    async def _react(self, spot: Spot, question_ts: str, line: _Line) -> None:
-        if self._reaction is None or line.reacted or "." not in question_ts:
-            return
-        line.reacted = True
-        await self._api.ask("reactions.add", channel=spot.channel, timestamp=question_ts, name=self._reaction)
-
     async def _clear(self, spot: Spot, question_ts: str, line: _Line | None) -> None:
         if spot.root is None:
-            if line is not None and line.reacted:
-                await self._api.ask(
-                    "reactions.remove", channel=spot.channel, timestamp=question_ts, name=self._reaction
-                )
+            if line is None or line.reacted:
+                self._reactions.remove(spot, question_ts)
             return
         if not self._has_line or self._sessions.is_shared(spot):
             return

@@ -5,29 +5,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from adapters.slack import limits, outcomes
+from adapters.slack import outcomes
 from adapters.slack.draft import Draft, draw
-from adapters.slack.ops import Whisper
+from adapters.slack.ops import Respond
 from adapters.slack.performing import Performer
 from adapters.slack.planning import Planner, Rules
-from adapters.slack.shown import SlackShown, WhisperShown, digest_of
+from adapters.slack.response import ResponseSurface
+from adapters.slack.shown import SlackShown
 from adapters.slack.spot import ROOT_ALIAS, Spot
 from channels.access import ShowReasoning
-from channels.adapter import (
-    Closed,
-    Draw,
-    Failure,
-    Forbidden,
-    Gone,
-    Intent,
-    Op,
-    Outcome,
-    Receipt,
-    Refused,
-    Shown,
-    TooLarge,
-    Urgency,
-)
+from channels.adapter import Op, Outcome, Receipt, Shown
 from channels.model import View
 from config.channel import Streaming
 
@@ -47,6 +34,7 @@ class SlackSurface:
         self._spot = spot
         self._taste = taste
         self._performer = performer
+        self._response = ResponseSurface(spot, performer)
         self._drawn: tuple[View, int, Draft] | None = None
 
     @property
@@ -55,6 +43,8 @@ class SlackSurface:
 
     def plan(self, view: View, shown: Shown, now: float) -> Sequence[Op]:
         assert isinstance(shown, SlackShown)
+        if shown.response is not None:
+            return self._response.plan(view, shown.response, now)
         rules = self._taste.rules
         if shown.given_up or (rules.streaming is Streaming.OFF and not view.is_final):
             return ()
@@ -69,10 +59,15 @@ class SlackSurface:
 
     def advance(self, shown: Shown, op: Op, outcome: Outcome, now: float) -> SlackShown:
         assert isinstance(shown, SlackShown)
+        if isinstance(op, Respond):
+            assert shown.response is not None
+            return shown.model_copy(update={"response": self._response.advance(shown.response, op, outcome, now)})
         return outcomes.advance(shown, op, outcome, now)
 
     def restore(self, shown: Shown) -> SlackShown:
         assert isinstance(shown, SlackShown)
+        for page in shown.pages:  # before any of the turns that are taken over looks for a lost stream
+            self._performer.remember(page.ts, self._spot)
         return outcomes.restored(shown)
 
     def messages(self, shown: Shown) -> Sequence[str]:
@@ -89,54 +84,3 @@ class SlackSurface:
         if self._drawn is None or self._drawn[0] is not view or self._drawn[1] != level:
             self._drawn = (view, level, draw(view, level=level, reasoning=self._taste.reasoning))
         return self._drawn[2]
-
-
-class WhisperSurface:
-    """Shows the answer to a slash command to the one person who typed it. It cannot be changed or looked up; asked
-    for again after a lost answer, it shows twice to that one person, which is better than not at all."""
-
-    def __init__(self, spot: Spot, performer: Performer) -> None:
-        self._spot = spot
-        self._performer = performer
-
-    @property
-    def shown_type(self) -> type[WhisperShown]:
-        return WhisperShown
-
-    def plan(self, view: View, shown: Shown, now: float) -> Sequence[Whisper]:
-        assert isinstance(shown, WhisperShown)
-        if shown.given_up or shown.digest or not view.is_final:
-            return ()
-        draft = draw(view, level=2, reasoning=ShowReasoning.OFF)
-        text = draft.text[: limits.PLAIN_CHARS]
-        if not text:
-            return ()
-        draws = (Draw(limits.WHISPER),)
-        return (
-            Whisper(
-                urgency=Urgency.FINAL, draws=draws, keeps=True, text=text, digest=digest_of(text), plain=shown.level > 0
-            ),
-        )
-
-    async def perform(self, op: Op) -> Receipt:
-        return await self._performer.perform(self._spot, op)
-
-    def advance(self, shown: Shown, op: Op, outcome: Outcome, now: float) -> WhisperShown:
-        assert isinstance(shown, WhisperShown)
-        assert isinstance(op, Whisper)
-        match outcome:
-            case Receipt():
-                return shown.model_copy(update={"digest": op.digest})
-            case Refused() | TooLarge():
-                return shown.model_copy(update={"level": shown.level + 1, "given_up": shown.level > 0})
-            case Forbidden() | Gone() | Closed():
-                return shown.model_copy(update={"given_up": True})
-            case Intent() | Failure():
-                return shown
-
-    def restore(self, shown: Shown) -> WhisperShown:
-        assert isinstance(shown, WhisperShown)
-        return shown
-
-    def messages(self, shown: Shown) -> Sequence[str]:
-        return ()

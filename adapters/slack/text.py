@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
-from channels.markdown import BREAKER, Mentions, neutralise_mentions, plain_text, summary
+from channels.markdown import BREAKER, Mentions, neutralise_mentions, plain_text, summary, utf16_units
 from channels.markdown.blocks import Blocks, Leaf
 
 _TOKEN = re.compile(r"<(?P<sign>[@#!]?)(?P<target>[^<>|]*)(?:\|(?P<label>[^<>]*))?>")
@@ -107,6 +107,11 @@ def disarmed(text: str) -> str:
 def escaped(text: str) -> str:
     """Text that Slack's own format (`mrkdwn`) shows as it is."""
     return text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
+
+
+def escaped_units(text: str) -> int:
+    """The size of a text that is sent escaped, in UTF-16 units."""
+    return utf16_units(escaped(text))
 
 
 def unformatted(markdown: str) -> str:

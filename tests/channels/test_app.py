@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
+import sys
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AsyncExitStack
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +19,10 @@ from adapters.embedded import EmbeddedGateway
 from channels.app import Bridge
 from channels.model import Inbound, InboundKind, Place, Sender
 from channels.server import AddressInUse, AdminGuard, build_app
+from channels.store import inbox
+from channels.store.database import Transaction
 from channels.store.records import Lane, TurnState
+from channels.store.schema import inbounds
 from config.loading import parse_settings
 
 Open = Callable[..., Awaitable[Bridge]]
@@ -29,9 +35,11 @@ async def open_bridge(tmp_path: Path) -> AsyncIterator[Open]:
         url = await gateway.start()
         stack.push_async_callback(gateway.stop)
 
-        async def open_(server: str = "port: 0", channels: str = "{}", gateway_url: str = url) -> Bridge:
+        async def open_(
+            server: str = "port: 0", channels: str = "{}", gateway_url: str = url, gateway: str = "headers: {}"
+        ) -> Bridge:
             text = f"""\
-gateway: {{url: "{gateway_url}"}}
+gateway: {{url: "{gateway_url}", {gateway}}}
 store: {{url: "sqlite:///{tmp_path / "bridge.db"}"}}
 server: {{{server}}}
 channels: {channels}
@@ -86,6 +94,83 @@ async def test_a_channel_that_fails_stops_neither_the_bridge_nor_the_others(open
     assert channel["state"] == "failed"
     assert "access_token" in channel["reason"]
     assert (await get(bridge, "/")).status_code >= 400
+
+
+async def test_a_channel_that_cannot_even_be_set_up_stops_none_of_the_others(
+    open_bridge: Open, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def choke(*_: object) -> None:
+        raise RuntimeError("chokes on 123456:hunter2")
+
+    monkeypatch.setattr("adapters.telegram.build", choke)
+    monkeypatch.setitem(sys.modules, "adapters.slack", None)  # as if it, or what it needs, were not installed
+    page = web_channel(tmp_path).strip("{}")
+    broken = "tg: {platform: telegram, bot_token: '123456:hunter2'}, sl: {platform: slack, bot_token: x, app_token: y}"
+    bridge = await open_bridge(channels=f"{{{broken}, {page}}}}}")
+    answer = await get(bridge, "/readyz")
+    channels = answer.json()["channels"]
+    assert answer.status_code == 503
+    assert {name: channel["state"] for name, channel in channels.items()} == {
+        "tg": "failed",
+        "sl": "failed",
+        "page": "running",
+    }
+    assert "RuntimeError: chokes on [redacted]" in channels["tg"]["reason"]
+    assert "adapters.slack" in channels["sl"]["reason"]
+    assert (await get(bridge, "/")).status_code == 200
+    assert "chokes on" in (await get(bridge, "/console")).text
+
+
+async def test_not_ready_while_a_channel_can_show_nothing(open_bridge: Open, tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("in the way")
+    bridge = await open_bridge(channels=f"{{page: {{platform: web, store: 'sqlite:///{tmp_path}/file/web.db'}}}}")
+    answer = await get(bridge, "/readyz")
+    assert answer.json()["channels"]["page"]["state"] == "degraded"
+    assert (answer.status_code, answer.json()["ready"]) == (503, False)
+
+
+async def test_a_channel_whose_agent_the_gateway_does_not_have_has_failed(open_bridge: Open, tmp_path: Path) -> None:
+    pages = ", ".join(
+        f"{name}: {{platform: web, store: null, path: /{name}, assistant_id: {agent}}}"
+        for name, agent in (("good", "agent"), ("bad", "nosuch"))
+    )
+    bridge = await open_bridge(channels=f"{{{pages}}}")
+    await bridge.look_at_gateway()
+    state = (await get(bridge, "/readyz")).json()
+    assert state["channels"]["good"]["state"] == "running"
+    assert state["channels"]["bad"]["state"] == "failed"
+    assert "“nosuch”: see channels.bad.assistant_id" in state["channels"]["bad"]["reason"]
+    assert (state["gateway"]["ok"], state["ready"]) == (True, False)
+
+
+async def test_an_agent_of_the_gateway_that_is_not_there_is_named_with_its_key(open_bridge: Open) -> None:
+    bridge = await open_bridge(gateway="assistant_id: nosuch")
+    await bridge.look_at_gateway()
+    answer = await get(bridge, "/readyz")
+    assert answer.status_code == 503
+    assert answer.json()["gateway"]["reason"] == "does not know the assistant “nosuch”: see gateway.assistant_id"
+
+
+async def test_an_agent_that_no_channel_asks_is_not_needed(open_bridge: Open) -> None:
+    page = "{page: {platform: web, store: null, assistant_id: agent}}"
+    bridge = await open_bridge(channels=page, gateway="assistant_id: nosuch")
+    await bridge.look_at_gateway()
+    assert (await get(bridge, "/readyz")).status_code == 200
+
+
+async def test_what_a_proxy_publishes_is_closed_without_the_token(open_bridge: Open) -> None:
+    bridge = await open_bridge(server="port: 0, public_url: 'https://bridge.example'")
+    for path in ("/metrics", "/console"):
+        answer = await get(bridge, path)
+        assert answer.status_code == 401
+        assert "set server.admin_token" in answer.text
+
+
+async def test_with_a_token_this_machine_needs_it_too(open_bridge: Open) -> None:
+    bridge = await open_bridge(server="port: 0, admin_token: a-long-admin-token")
+    assert (await get(bridge, "/metrics")).status_code == 401
+    header = {"authorization": "Bearer a-long-admin-token"}
+    assert (await get(bridge, "/metrics", headers=header)).status_code == 200
 
 
 async def test_metrics_and_console_are_closed_to_other_machines_without_the_token(open_bridge: Open) -> None:
@@ -145,6 +230,27 @@ async def test_a_dead_letter_is_seen_and_asked_again_from_the_console(open_bridg
     await eventually_done(bridge, place)
 
 
+async def test_a_dead_letter_that_cannot_be_read_is_listed_with_the_reason(open_bridge: Open, tmp_path: Path) -> None:
+    bridge = await open_bridge(channels=web_channel(tmp_path))
+    place = Place("page", "somebody", private=True)
+    inbound = Inbound(place, Sender("somebody"), "e1", InboundKind.COMMAND, "/status", 0.0, "m1")
+    await bridge.store._database.write(partial(accept_unread, inbound=inbound))
+    async with asyncio.timeout(20):
+        while True:
+            if await bridge.store.dead_letters():
+                break
+            await asyncio.sleep(0.02)
+    page = (await get(bridge, "/console")).text
+    assert "cannot be read by this version" in page
+    assert "Ask again" not in page, "nothing can be asked again before it can be read"
+
+
+def accept_unread(tx: Transaction, inbound: Inbound) -> None:
+    """Accept it in words that only another version knows."""
+    inbox.accept(tx, inbound, Lane.CONTROL)
+    tx.connection.execute(inbounds.update().values(payload={"kind": "reaction"}))
+
+
 async def owner_ended(bridge: Bridge) -> None:
     owned = bridge.manager._owned["page"]
     bridge.manager._replicas = []  # and it must not come back by itself before the test is ready
@@ -152,8 +258,6 @@ async def owner_ended(bridge: Bridge) -> None:
 
 
 async def eventually_done(bridge: Bridge, place: Place) -> None:
-    import asyncio
-
     async with asyncio.timeout(20):
         while True:
             conversation = await bridge.store.conversation_at(place)
@@ -162,6 +266,12 @@ async def eventually_done(bridge: Bridge, place: Place) -> None:
             if last is not None and last.state is TurnState.DONE and last.final is not None and last.final.text:
                 return
             await asyncio.sleep(0.05)
+
+
+@pytest.mark.parametrize("host", ["192.0.2.1", "a..b"])
+async def test_an_address_that_this_machine_does_not_have_is_a_clear_error(open_bridge: Open, host: str) -> None:
+    with pytest.raises(AddressInUse, match=f"cannot listen on server.host {host}"):
+        await open_bridge(server=f"port: 0, host: {host}, admin_token: a-long-admin-token")
 
 
 async def test_a_taken_port_is_a_clear_error(open_bridge: Open) -> None:

@@ -55,6 +55,21 @@ def test_a_value_comes_from_a_file_beside_the_configuration(tmp_path: Path) -> N
     assert "123456:FROMFILE" in set(settings.secrets())
 
 
+@pytest.mark.parametrize(
+    ("url", "secrets"),
+    [
+        ("sqlite:///data/bridge.db", set()),
+        ("postgresql://user@host/db", set()),
+        ("postgresql://user:p%40ss@host/db", {"p%40ss", "p@ss"}),
+        ("postgresql://user:p:/a@ss@host:5432/db", {"p:/a@ss"}),
+    ],
+)
+def test_of_a_database_only_the_password_is_secret(url: str, secrets: set[str]) -> None:
+    settings = parse(f"store: {{url: '{url}'}}\nchannels: {{c: {{platform: web, store: '{url}'}}}}")
+    assert set(settings.secrets()) == secrets
+    assert "p@ss" not in repr(settings)
+
+
 def test_a_doubled_dollar_is_a_dollar() -> None:
     assert parse("gateway: {assistant_id: $$agent}").gateway.assistant_id == "$agent"
 
@@ -88,8 +103,47 @@ def test_an_empty_file_is_the_embedded_gateway_without_channels() -> None:
             "channels:\n  a: {platform: slack, bot_token: x}",
             ["bridge.yaml:2: channels.a: needs app_token (Socket Mode)"],
         ),
-        ("channels:\n  'a b': {platform: web}", ["bridge.yaml: channel name 'a b': use letters"]),
+        (
+            "channels:\n  a:\n    platform: telegram\n    bot_token: '1:x'\n    limits:\n"
+            "      budgets: {grup: {limit: 5, window: 60}}",
+            ["bridge.yaml:5: channels.a.limits: budgets: unknown budget `grup`; did you mean `group`?"],
+        ),
+        (
+            "channels:\n  a: {platform: web, limits: {budgets: {minute: {limit: 5, window: 60}}}}",
+            ["bridge.yaml:2: channels.a.limits: budgets: unknown budget `minute`; there are reply"],
+        ),
+        ("channels:\n  'a b': {platform: web}", ["bridge.yaml:2: channels.a b: a channel's name is made of letters"]),
         ("a: [", ["bridge.yaml:1: not valid YAML"]),
+        ("a: &x [*x]", ["bridge.yaml: not valid YAML: nested too deeply"]),
+        ("a: " + "[" * 3000 + "]" * 3000, ["bridge.yaml: not valid YAML: nested too deeply"]),
+        ("a: !!int many", ["bridge.yaml: not valid YAML"]),
+        ("a: b\nc: '\x01'", ["bridge.yaml:2: not valid YAML"]),
+        (
+            "channels:\n  a:\n    title: {{ TITLE }}",
+            ["bridge.yaml:3: channels.a.title: a key has to be a word; fill in"],
+        ),
+        ("channels:\n  ? [a, b]\n  : {platform: web}", ["bridge.yaml:1: channels: a key has to be a word"]),
+        ("gateway: http://x", ["bridge.yaml:1: gateway: expected keys below it, such as `url:`"]),
+        ("store:", ["bridge.yaml:1: store: expected keys below it, such as `url:`; without any, leave it out"]),
+        ("channels:", ["bridge.yaml:1: channels: expected the names of channels below it, or {} for none"]),
+        ("channels:\n  a:", ["bridge.yaml:2: channels.a: needs `platform:`, one of feishu"]),
+        (
+            "channels:\n  web:\n    platform: web\n    policy:",
+            ["bridge.yaml:4: channels.web.policy: expected keys below it, such as `groups:`"],
+        ),
+        (
+            "channels:\n  web: {platform: web, tite: x}",
+            ["bridge.yaml:2: channels.web.tite: unknown key; did you mean `tit"],
+        ),
+        ("channels: {a: {platform: web, suggestions: x}}", ["bridge.yaml:1: channels.a.suggestions: expected a list"]),
+        ("store: {url: 'postgresql://u:secret@h:port/db'}", ["bridge.yaml:1: store.url: expected sqlite:///PATH or"]),
+        ("store: {url: null}", ["bridge.yaml:1: store.url: expected a text"]),
+        ("server: {port: 99999}", ["bridge.yaml:1: server.port: expected at most 65535"]),
+        ("server: {port: []}", ["bridge.yaml:1: server.port: expected a whole number"]),
+        ("store: {keep_days: 0}", ["bridge.yaml:1: store.keep_days: expected more than 0"]),
+        ("gateway: {dialect: x}", ["bridge.yaml:1: gateway.dialect: expected 'auto', 'langgraph' or 'deerflow'"]),
+        ("gateway: {assistant_id: ''}", ["bridge.yaml:1: gateway.assistant_id: is empty"]),
+        ("gateway: {assistant_id: 1}", ["bridge.yaml:1: gateway.assistant_id: expected a text"]),
         ("- a\n- b", ["bridge.yaml: expected keys such as `gateway:`"]),
         ("server:\n  port: 1\n  port: 2", ["bridge.yaml:3: server.port: appears twice; keep one"]),
         (
@@ -105,6 +159,84 @@ def test_each_mistake_is_one_error_that_says_where_and_what(text: str, expected:
         assert line.startswith(start)
 
 
+@pytest.mark.parametrize("filled", ["''", "'  '", "file:empty", "$EMPTY"])
+@pytest.mark.parametrize(
+    ("keys", "where"),
+    [
+        ("gateway: {{api_key: {0}}}", "gateway.api_key"),
+        ("server: {{admin_token: {0}}}", "server.admin_token"),
+        ("channels: {{c: {{platform: telegram, bot_token: {0}}}}}", "channels.c.bot_token"),
+        ("channels: {{c: {{platform: telegram, bot_token: '1:x', webhook_secret: {0}}}}}", "channels.c.webhook_secret"),
+        ("channels: {{c: {{platform: slack, bot_token: {0}, app_token: x}}}}", "channels.c.bot_token"),
+        ("channels: {{c: {{platform: slack, bot_token: x, app_token: {0}}}}}", "channels.c.app_token"),
+        ("channels: {{c: {{platform: slack, bot_token: x, signing_secret: {0}}}}}", "channels.c.signing_secret"),
+        ("channels: {{c: {{platform: feishu, app_id: x, app_secret: {0}}}}}", "channels.c.app_secret"),
+        ("channels: {{c: {{platform: web, access_token: {0}}}}}", "channels.c.access_token"),
+        ("channels: {{c: {{platform: web, cookie_key: {0}}}}}", "channels.c.cookie_key"),
+    ],
+)
+def test_an_empty_secret_is_one_error(keys: str, where: str, filled: str, tmp_path: Path) -> None:
+    (tmp_path / "empty").write_text("\n")
+    (found,) = problems(keys.format(filled), {"EMPTY": ""}, tmp_path)
+    assert found.startswith(f"bridge.yaml:1: {where}: ")
+    assert "empty" in found
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "channels: {c: {platform: telegram, bot_token: '${TG}'}}",
+        "channels: {c: {platform: feishu, app_id: x, app_secret: '${secret}'}}",
+        "store: {url: 'postgresql://user:$PASSWORD@host/db'}",
+        "store: {url: 'postgresql://user:${PASSWORD}@host/db'}",
+        "gateway: {headers: {Authorization: Bearer $TOKEN}}",
+    ],
+)
+def test_a_variable_that_would_stay_as_it_is_written_is_an_error(text: str) -> None:
+    (found,) = problems(text)
+    assert "write $NAME alone, without braces" in found
+    assert "PASSWORD" not in found, "it may be a part of a password"
+
+
+def test_texts_for_people_and_for_the_agent_may_speak_of_dollars() -> None:
+    text = "{platform: web, greeting: Ask me about $AAPL, run: {config: {prompt: 'say ${NAME}'}}}"
+    settings = parse(f"channels: {{c: {text}}}")
+    assert settings.channels["c"].run.config == {"prompt": "say ${NAME}"}
+
+
+@pytest.mark.parametrize(
+    "address",
+    [
+        "127.0.0.1:2024",
+        "ftp://x",
+        "http://",
+        "http://a b",
+        "http://h:x",
+        "http://h:99999",
+        "http://[bad",
+        "http://a..b",
+    ],
+)
+@pytest.mark.parametrize(
+    "keys",
+    [
+        "gateway: {{url: '{0}'}}",
+        "server: {{public_url: '{0}'}}",
+        "channels: {{c: {{platform: telegram, bot_token: '1:x', api_base_url: '{0}'}}}}",
+        "channels: {{c: {{platform: slack, bot_token: x, app_token: y, api_base_url: '{0}'}}}}",
+        "channels: {{c: {{platform: feishu, app_id: x, app_secret: y, domain: '{0}'}}}}",
+    ],
+)
+def test_an_address_that_nothing_can_call_is_an_error(keys: str, address: str) -> None:
+    (found,) = problems(keys.format(address))
+    assert "expected an address" in found
+
+
+def test_what_looks_like_a_date_is_a_text() -> None:
+    settings = parse("channels: {c: {platform: web, title: 2024-99-01, greeting: 2024-01-01}}")
+    assert settings.channels["c"].model_dump()["title"] == "2024-99-01"
+
+
 def test_a_wrong_secret_is_never_shown() -> None:
     found = problems("channels: {tg: {platform: telegram, bot_token: hunter2-is-no-token}}")
     assert found
@@ -116,6 +248,7 @@ def test_a_wrong_secret_is_never_shown() -> None:
     [
         "{platform: slack, enabled: false, bot_token: $NOPE, app_token: $NOPE2}",
         "{platform: telegram, enabled: false, bot_token: $NOPE}",
+        "{platform: telegram, enabled: false, bot_token: ''}",
     ],
 )
 def test_a_channel_that_is_off_needs_no_secrets(channel: str) -> None:

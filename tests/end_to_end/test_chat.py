@@ -108,8 +108,9 @@ async def test_a_conversation_beside_a_running_demo(tmp_path: Path) -> None:
         terminal.types("/retry\n")
         await terminal.sees("For how many people?")
         await terminal.sees("> ")
-        terminal.types("/new\n")
-        await terminal.sees("A new conversation begins.\n> ")
+        terminal.types("/new weather in Paris and Tokyo\n")
+        await terminal.sees("A new conversation begins.\n")
+        assert "It is warmest in **Tokyo**." in await terminal.sees("> ")
 
         # Ctrl+C where nothing is to be stopped ends it.
         terminal.types(_CTRL_C)

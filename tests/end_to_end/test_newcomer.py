@@ -30,8 +30,9 @@ def readme_blocks(language: str) -> list[str]:
 
 
 def readme_commands() -> list[str]:
-    """The lines of the README's shell blocks, without comments."""
-    lines = [line.partition("  #")[0].strip() for block in readme_blocks("sh") for line in block.splitlines()]
+    """The lines of the README's shell blocks, without comments; one that goes on on the next is one."""
+    blocks = (block.replace("\\\n", " ") for block in readme_blocks("sh"))
+    lines = [line.partition("  #")[0].strip() for block in blocks for line in block.splitlines()]
     return [line for line in lines if line and not line.startswith("#")]
 
 
@@ -121,5 +122,5 @@ def test_a_check_says_what_is_wrong_with_the_graph_to_serve(tmp_path: Path) -> N
         check=False,
     )
     assert done.returncode == 1
-    assert "WRONG gateway: can be started (graph 'nowhere:graph'" in done.stdout
+    assert "WRONG gateway: the embedded gateway (graph 'nowhere:graph'" in done.stdout
     assert done.stderr == ""

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from types import SimpleNamespace
+from typing import cast
 
 from adapters.slack.failures import StillStreaming, Uneditable
 from adapters.slack.ops import (
@@ -22,7 +24,9 @@ from adapters.slack.ops import (
     Upload,
     Written,
 )
-from adapters.slack.shown import digest_of
+from adapters.slack.performing import Performer
+from adapters.slack.spot import Spot
+from adapters.slack.text import unformatted
 from channels.adapter import Closed, Failure, Gone, Op, Receipt, StoppedByUser, TooLarge
 
 STREAM_BYTES = 10_600
@@ -141,7 +145,7 @@ class PaperSlack:
         return found
 
     def _start(self, op: StartStream) -> Receipt:
-        self._check_size(op.text, op.tasks)
+        self._check_size(op.text, {}, op.tasks)
         if not op.text and not op.tasks:
             self.broken.append("an empty stream was started")
         receipt = self._new(op, op.text, state="live", marked=False)
@@ -162,7 +166,7 @@ class PaperSlack:
                 self.broken.append(f"appended to a stream that is {paper.state}")
             paper.told = True
             raise Closed("message_not_in_streaming_state")
-        self._check_size(paper.text + op.text, (*paper.tasks.values(), *op.tasks))
+        self._check_size(paper.text + op.text, paper.tasks, op.tasks)
         paper.text += op.text
         self._take_tasks(paper, op.tasks)
 
@@ -171,7 +175,7 @@ class PaperSlack:
         if paper.state in ("stopped", "expired", ""):
             paper.told = True
             raise Closed("message_not_in_streaming_state")
-        self._check_size(paper.text + op.text, (*paper.tasks.values(), *op.tasks))
+        self._check_size(paper.text + op.text, paper.tasks, op.tasks)
         paper.text += op.text
         self._take_tasks(paper, op.tasks)
         paper.blocks = op.blocks
@@ -190,16 +194,14 @@ class PaperSlack:
             raise StillStreaming("streaming_state_conflict")
         self._check_written(op)
         paper.text, paper.blocks = op.text, (*op.before, *op.after)
-        paper.tasks, paper.state = {}, ""
+        paper.tasks, paper.state, paper.marked = {}, "", True
 
     def _find(self, op: Find) -> Receipt:
+        running = [paper.ts for paper in self.standing if not paper.marked and paper.ts not in op.known]
         for paper in self.standing:
             if paper.marked and paper.part == op.page.part:
-                return Receipt(paper.ts, {"open": paper.state == "live", "exact": True})
-            if op.page.streamed and not paper.marked and paper.ts not in op.known:
-                exact = len(paper.text) == op.page.length and digest_of(paper.text) == op.page.digest
-                return Receipt(paper.ts, {"open": paper.state == "live", "exact": exact and op.page.length > 0})
-        return Receipt()
+                return Receipt(paper.ts, {"marked": True})
+        return Receipt(running[0], {"marked": False}) if op.page.streamed and len(running) == 1 else Receipt()
 
     def _share(self, op: Share) -> Receipt:
         if op.state.file not in self.uploads:
@@ -213,11 +215,10 @@ class PaperSlack:
         if paper.state == "live" and self.now() >= paper.born + STREAM_SECONDS:
             paper.state = "expired"
 
-    def _check_size(self, text: str, tasks: Sequence[TaskChunk]) -> None:
-        merged = {task.id: task for task in tasks}
+    def _check_size(self, text: str, known: Mapping[str, TaskChunk], tasks: Sequence[TaskChunk]) -> None:
         size = len(text.encode()) + sum(
             len(task.title.encode()) + 2 * (len(task.details.encode()) + len(task.output.encode()))
-            for task in merged.values()
+            for task in _merged(known, tasks).values()
         )
         if size > STREAM_BYTES:
             self.broken.append(f"a stream of {size} bytes")
@@ -227,19 +228,35 @@ class PaperSlack:
     def _check_written(self, op: Written) -> None:
         if not op.text and not op.before and not op.after:
             self.broken.append("an empty message")
-        if len(op.text) > (PLAIN_CHARS if op.plain else MARKDOWN_CHARS):
-            self.broken.append(f"a message of {len(op.text)} characters")
+        sent = unformatted(op.text) if op.plain else op.text
+        if len(sent) > (PLAIN_CHARS if op.plain else MARKDOWN_CHARS):
+            self.broken.append(f"a message of {len(sent)} characters")
             raise TooLarge("msg_too_long")
 
     def _take_tasks(self, paper: Paper, tasks: Sequence[TaskChunk]) -> None:
         for task in tasks:
-            known = paper.tasks.get(task.id)
-            if known is not None and known.details and task.details:
+            if task.details and task.id in paper.tasks and paper.tasks[task.id].details:
                 self.broken.append(f"details of {task.id} sent twice")
-            details = task.details or (known.details if known else "")
-            output = task.output or (known.output if known else "")
-            paper.tasks[task.id] = TaskChunk(task.id, task.title, task.status, details, output)
+        paper.tasks = _merged(paper.tasks, tasks)
+
+
+def _merged(known: Mapping[str, TaskChunk], tasks: Sequence[TaskChunk]) -> dict[str, TaskChunk]:
+    """The tasks after an update: what it leaves out stays."""
+    merged = dict(known)
+    for task in tasks:
+        old = merged.get(task.id)
+        details, output = (
+            (task.details or old.details, task.output or old.output) if old else (task.details, task.output)
+        )
+        merged[task.id] = replace(task, details=details, output=output)
+    return merged
 
 
 Trouble = tuple[Failure, bool]
 """A failure, and whether the call was done all the same."""
+
+
+def on_paper(perform: Callable[[Spot, Op], Awaitable[Receipt]] | None = None) -> Performer:
+    """What a surface needs beside its ops, where streams are never refused."""
+    places = SimpleNamespace(known_to_refuse=lambda _: False)
+    return cast(Performer, SimpleNamespace(places=places, remember=lambda *_: None, perform=perform))

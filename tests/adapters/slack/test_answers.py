@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 
 import pytest
 
 from adapters.slack import limits
 from channels.access import Policy, ShowReasoning
-from channels.adapter import ChannelState
-from channels.model import Phase
+from channels.adapter import ChannelState, HintState, OpenFile, Refused, ReplyTarget
+from channels.model import File, Phase, TurnId
 from channels.store.records import TurnState
 from tests.adapters.slack.conftest import OpenDesk
+from tests.adapters.slack.desk import Desk
 from tests.emulators.journal import Fault, FaultKind
 from tests.emulators.slack import ANN, BOB, GENERAL, GUEST, SECRET, TEAM, SlackEmulator
 from tests.scripted import AskPerson, Fail, GiveFile, Pause, Say, Think, UseTool
@@ -371,6 +373,45 @@ async def test_files_of_the_agent_follow_the_answer_once(open_desk: OpenDesk, sl
     assert "Could not be attached: empty.txt" in desk.text(root)
 
 
+async def test_a_file_that_the_gateway_hands_out_only_after_its_restart_still_comes(
+    open_desk: OpenDesk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    desk = await open_desk([Say("Here you are."), GiveFile("report.txt", b"all is well")])
+    monkeypatch.setattr(desk.bench.gateway, "open_file", away_for(15, desk))
+    root = await desk.ask("report")
+    await desk.answered()
+    assert [reply.files for reply in desk.replies(root)] == [(), ("report.txt",)]
+    assert desk.text(root).strip() == "Here you are."
+
+
+async def test_a_file_that_the_gateway_never_hands_out_is_named_and_holds_nobody_up(
+    open_desk: OpenDesk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    desk = await open_desk([Say("Here you are."), GiveFile("report.txt", b"all is well")], [Say("And on.")])
+    monkeypatch.setattr(desk.bench.gateway, "open_file", away_for(10_000, desk))
+    root = await desk.ask("report")
+    await desk.answered()
+    assert "Could not be attached: report.txt" in desk.text(root)
+    await desk.ask("next", thread_ts=root)
+    await desk.answered(2)
+    assert "And on." in desk.text(root)
+
+
+def away_for(seconds: float, desk: Desk) -> OpenFile:
+    """How files are opened while the gateway is away for so long, from the first try on."""
+    first: list[float] = []
+    real = desk.bench.gateway.open_file
+
+    async def open_file(file: File) -> bytes:
+        now = desk.bench.clock.now()
+        first.append(now)
+        if now < first[0] + seconds:
+            raise Refused("the gateway is away")
+        return await real(file)
+
+    return open_file
+
+
 async def test_feedback_is_kept_with_the_turn(open_desk: OpenDesk, slack: SlackEmulator) -> None:
     desk = await open_desk([Say("an answer")], feedback=True)
     root = await desk.ask("hello")
@@ -409,6 +450,30 @@ async def test_where_slack_has_no_agent_sessions_all_else_works(open_desk: OpenD
         assert desk.text(root) == "one"
     assert len(desk.calls("agents.sessions.setStatus")) == 1
     assert all("session_status" not in call.args for call in desk.calls("chat.stopStream"))
+
+
+async def test_a_channel_that_comes_back_knows_nothing_of_the_turns_it_left(
+    open_desk: OpenDesk, slack: SlackEmulator
+) -> None:
+    """Another process had them meanwhile: status and session are set as if for the first time, and nobody else's."""
+    desk = await open_desk([Say("one")])
+    root = await desk.ask("hello")
+    await desk.answered()
+    question = (await desk.turn_of()).question
+    left = ReplyTarget(TurnId("0" * 32), question.place, question)
+    adapter = desk.bench.adapter
+    await adapter.hint(left, HintState.WORKING)
+    await adapter.stop()
+    await adapter.start()
+    await adapter.hint(left, HintState.WORKING)
+    lines = [change.text for change in slack.status_log if change.thread == (GENERAL, root)]
+    assert lines[-2:] == ["is working…"] * 2
+    await adapter.stop()
+    await adapter.start()
+    other = replace(left, turn=TurnId("1" * 32))
+    await adapter.hint(other, HintState.WORKING)
+    await adapter.hint(other, HintState.DONE)
+    assert slack.sessions[(GENERAL, root)].status == "active", "no turn that was left keeps it at work"
 
 
 # ---------------------------------------------------------------- lost answers and refusals

@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
+import httpx
 import pytest
 import uvicorn
 from starlette.types import ASGIApp
@@ -51,6 +52,13 @@ async def test_a_dead_socket_is_noticed_and_replaced(open_desk: OpenDesk, slack:
     slack.thaw_sockets()
     await desk.answered()
     assert desk.text(root) == "alive"
+
+
+async def test_a_socket_over_which_nothing_happens_is_kept(open_desk: OpenDesk, slack: SlackEmulator) -> None:
+    desk = await open_desk([Say("ok")])
+    await desk.bench.clock.sleep(75)
+    assert len(desk.calls("socket.handshake")) == 1
+    assert desk.bench.inbox.health.state is ChannelState.RUNNING
 
 
 @pytest.mark.parametrize("reason", ["refresh_requested", "warning"])
@@ -227,6 +235,17 @@ async def test_forged_old_and_unsigned_deliveries_are_refused_and_nothing_is_sto
         assert len(sink.inbounds) == 1
         sink.away = True
         assert (await slack.post_forged(event | {"ts": "1700000000.000200"})).status == 503
+
+
+@pytest.mark.parametrize("body", [b"{", b"\xff", b"[" * 20_000 + b"]" * 20_000], ids=["cut", "no text", "too deep"])
+async def test_a_delivery_that_nobody_can_read_is_refused(body: bytes, slack: SlackEmulator) -> None:
+    settings = settings_for(slack, signing_secret=SIGNING_SECRET)
+    hook = build(settings, Context("bench", Sink(), slack.clock, no_file)).webhook
+    assert hook is not None
+    transport = httpx.ASGITransport(hook)
+    async with httpx.AsyncClient(transport=transport, base_url="http://bridge") as client:
+        answer = await client.post("/hooks/bench", content=body, headers={"content-type": "application/json"})
+    assert answer.status_code == 400
 
 
 def test_socket_mode_has_no_webhook(slack: SlackEmulator) -> None:

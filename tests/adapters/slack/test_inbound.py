@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import pytest
 
-from channels.access import Groups, Policy
+from channels.access import ConversationScope, Groups, Policy
 from channels.inputs import Ask
 from tests.adapters.slack.conftest import OpenDesk
 from tests.adapters.slack.desk import Desk
+from tests.emulators.journal import Fault, FaultKind
 from tests.emulators.slack import (
     ANN,
     BOB,
@@ -23,7 +25,7 @@ from tests.emulators.slack import (
     DeliveryState,
     SlackEmulator,
 )
-from tests.scripted import Pause, Say, UseTool
+from tests.scripted import GiveFile, Pause, Say, UseTool
 
 
 async def acked(desk: Desk) -> None:
@@ -187,6 +189,41 @@ async def test_a_file_that_may_not_be_read_is_named_in_the_question(open_desk: O
     assert "could not be fetched" in desk.bench.gateway.questions[0]
 
 
+async def test_a_message_that_is_passed_on_reaches_the_agent_with_and_without_words(
+    open_desk: OpenDesk, slack: SlackEmulator
+) -> None:
+    desk = await open_desk([Say("ok")])
+    told = await slack.send(SECRET, BOB, "The numbers are bad, says @ann & co")
+    files = await slack.upload(SECRET, BOB, {"numbers.csv": b"1,2"}, "See here")
+    direct = slack.direct(ANN).id
+    await slack.share(direct, ANN, SECRET, told)
+    await desk.answered()
+    await slack.share(direct, ANN, SECRET, files, "summarise")
+    await desk.answered(2)
+    root = await slack.share(GENERAL, ANN, SECRET, told, "translate", mention=True)
+    await desk.answered(3)
+    inbounds = [(await desk.turn_of(run)).question for run in range(3)]
+    bad = "Bob Kim: The numbers are bad, says @ann & co"
+    assert [(inbound.text, inbound.quote) for inbound in inbounds] == [
+        ("", bad),
+        ("summarise", "Bob Kim: See here"),
+        ("translate", bad),
+    ]
+    assert [file.name for file in inbounds[1].attachments] == ["numbers.csv"]
+    assert asked(desk, 1).files[0].data == b"1,2"
+    assert desk.text(root) == "ok"
+
+
+async def test_what_another_bot_says_on_a_card_is_part_of_its_message(
+    open_desk: OpenDesk, slack: SlackEmulator
+) -> None:
+    desk = await open_desk([Say("ok")], policy=Policy(groups=Groups.ALL, allow_bots=True))
+    card = {"fallback": "Build 7 failed", "title": "Build 7", "text": "failed in <https://ci.example|step 3>"}
+    await slack.say_as_bot(GENERAL, OTHER_BOT, "alert", classic=True, attachments=[card])
+    await desk.answered()
+    assert (await desk.turn_of()).question.quote == "Build 7\nfailed in [step 3](https://ci.example)"
+
+
 async def test_a_bare_mention_gets_help(open_desk: OpenDesk) -> None:
     desk = await open_desk([Say("never")])
     root = await desk.ask("")
@@ -222,6 +259,51 @@ async def test_a_question_by_slash_command_is_repeated_above_its_answer_and_its_
     assert len({run.request.thread for run in desk.bench.gateway.runs}) == 1
 
 
+@pytest.mark.parametrize("kind", [ChannelKind.PUBLIC, ChannelKind.PRIVATE, ChannelKind.DIRECT])
+async def test_a_slash_command_is_answered_also_where_the_bot_is_no_member(
+    open_desk: OpenDesk, slack: SlackEmulator, kind: ChannelKind
+) -> None:
+    """In two people's direct messages it never is."""
+    name = "D0APART" if kind is ChannelKind.DIRECT else "C0APART"
+    apart = slack.add_channel(name, "apart", kind=kind, members=[ANN, BOB], with_bot=False).id
+    desk = await open_desk([Say("A river.")])
+    await slack.slash_command(apart, ANN, "/agent", "help")
+    await desk.until(lambda: slack.answers(apart))
+    await slack.slash_command(apart, ANN, "/agent", "what is the Rhine?")
+    await desk.answered()
+    help_, answer = slack.answers(apart)
+    assert ("Ask me anything" in help_.text, help_.seen_by) == (True, ANN)
+    assert ("A river." in answer.text, "invited" in answer.text, answer.seen_by) == (True, True, "all")
+
+
+async def test_a_long_answer_where_the_bot_is_no_member_comes_whole_in_several_messages(
+    open_desk: OpenDesk, slack: SlackEmulator
+) -> None:
+    said = [f"w{number}w" for number in range(3_500)]
+    desk = await open_desk([Say(" ".join(said), size=2_000, pace=0), GiveFile("rhine.txt", b"long")])
+    apart = slack.add_channel("C0APART", "apart", members=[ANN], with_bot=False).id
+    slack.faults.plan("chat.postMessage", Fault(FaultKind.DROP_BEFORE))
+    await slack.slash_command(apart, ANN, "/agent", "all about the Rhine @channel")
+    await desk.answered()
+    texts = [answer.text for answer in slack.answers(apart)]
+    assert len(texts) == 3
+    assert re.findall(r"w\d+w", " ".join(texts)) == said
+    assert texts[0].startswith("ann asked: all about the Rhine")
+    assert "Could not be attached: rhine.txt" in texts[2]
+
+
+async def test_an_answer_too_long_for_the_messages_that_slack_allows_there_says_so(
+    open_desk: OpenDesk, slack: SlackEmulator
+) -> None:
+    desk = await open_desk([Say("A river. " * 8_000, size=20_000, pace=0)])
+    apart = slack.add_channel("C0APART", "apart", members=[ANN], with_bot=False).id
+    await slack.slash_command(apart, ANN, "/agent", "all about the Rhine")
+    await desk.answered()
+    answers = slack.answers(apart)
+    assert len(answers) == 5
+    assert answers[-1].text.endswith("Slack lets me say no more here._")
+
+
 async def test_commands_work_in_threads_where_slack_has_no_slash_commands(open_desk: OpenDesk) -> None:
     desk = await open_desk([Say("a beginning"), UseTool("crawl", 3000)])
     root = await desk.ask("hello")
@@ -230,6 +312,65 @@ async def test_commands_work_in_threads_where_slack_has_no_slash_commands(open_d
     await desk.shows("I am answering", root)
     await desk.ask("!stop", thread_ts=root, mention=False)
     await desk.answered()
+
+
+async def test_a_command_in_a_thread_that_the_bot_is_not_in_is_for_somebody_else(
+    open_desk: OpenDesk, slack: SlackEmulator
+) -> None:
+    desk = await open_desk([Say("never")])
+    root = await slack.send(GENERAL, ANN, "just talking")
+    for text in ("!help", "!status"):
+        await slack.send(GENERAL, BOB, text, thread_ts=root)
+    await acked(desk)
+    await desk.ask("!help", thread_ts=root)
+    await desk.shows("Ask me anything", root)
+    await slack.send(GENERAL, ANN, "talking on", thread_ts=root)
+    await acked(desk)
+    assert desk.bench.gateway.runs == []
+
+
+async def test_deleting_what_was_no_question_brings_the_bot_into_no_thread(
+    open_desk: OpenDesk, slack: SlackEmulator
+) -> None:
+    desk = await open_desk([Say("never")])
+    root = await slack.send(GENERAL, ANN, "lunch?")
+    typo = await slack.send(GENERAL, BOB, "12:30 them", thread_ts=root)
+    await slack.delete(GENERAL, typo)
+    await acked(desk)
+    await slack.send(GENERAL, BOB, "12:30 then", thread_ts=root)
+    await acked(desk)
+    assert desk.bench.gateway.runs == []
+
+
+async def test_where_a_channel_is_one_conversation_only_threads_with_the_bot_are_answered(
+    open_desk: OpenDesk, slack: SlackEmulator
+) -> None:
+    policy = Policy(conversation=ConversationScope.CHAT)
+    desk = await open_desk([Say("yes")], policy=policy)
+    root = await desk.ask("hello")
+    await desk.answered()
+    await slack.send(GENERAL, ANN, "another matter")
+    await acked(desk)
+    await slack.send(GENERAL, BOB, "and me?", thread_ts=root)
+    await desk.answered(2)
+    assert desk.bench.gateway.questions == ["hello", "and me?"]
+
+
+@pytest.mark.parametrize(
+    ("typed", "asked"),
+    [
+        ("new york weather", "new york weather"),
+        ("/new york weather", "york weather"),
+        ("pair the two lists", "pair the two lists"),
+    ],
+)
+async def test_words_after_a_slash_command_are_never_lost(
+    open_desk: OpenDesk, slack: SlackEmulator, typed: str, asked: str
+) -> None:
+    desk = await open_desk([Say("ok")])
+    await slack.slash_command(GENERAL, ANN, "/agent", typed)
+    await desk.answered()
+    assert desk.bench.gateway.questions == [asked]
 
 
 # ---------------------------------------------------------------- beside messages

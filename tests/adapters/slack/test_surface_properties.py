@@ -7,13 +7,12 @@ import os
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from types import SimpleNamespace
-from typing import Any, cast
+from typing import Any
 
 from hypothesis import HealthCheck, currently_in_test_context, given, note, settings
 from hypothesis import strategies as st
 
-from adapters.slack.ops import Update
+from adapters.slack.ops import Find, Update, Written
 from adapters.slack.planning import Rules
 from adapters.slack.shown import SlackShown
 from adapters.slack.spot import Spot
@@ -26,6 +25,7 @@ from channels.adapter import (
     Op,
     Outcome,
     RateLimited,
+    Receipt,
     Refused,
     TooLarge,
     Transient,
@@ -43,7 +43,7 @@ from channels.model import (
     View,
 )
 from config.channel import Streaming
-from tests.adapters.slack.paper_slack import PaperSlack
+from tests.adapters.slack.paper_slack import PaperSlack, on_paper
 
 TURN = TurnId("0" * 32)
 SPOT = Spot(TURN, "C1", "1.000001", "T1", "U1", "T1", is_private=False, since="1.000001")
@@ -54,8 +54,7 @@ WORD = re.compile(r"w\d+w")
 
 def surface(streaming: Streaming = Streaming.AUTO, size: int = 600, *, may_stream: bool = True) -> SlackSurface:
     rules = Rules(streaming, size, size, feedback=True, may_stream=may_stream)
-    places = SimpleNamespace(known_to_refuse=lambda _: False)
-    return SlackSurface(SPOT, Taste(rules, ShowReasoning.ON), cast(Any, SimpleNamespace(places=places)))
+    return SlackSurface(SPOT, Taste(rules, ShowReasoning.ON), on_paper())
 
 
 class Run:
@@ -439,3 +438,51 @@ def test_two_texts_that_grow_side_by_side_do_not_litter_the_thread() -> None:
     run.settle()
     check(run)
     assert len(run.slack.standing) <= 4
+
+
+def test_a_stream_found_again_after_it_was_ended_is_put_right_by_an_edit_alone() -> None:
+    """The store was away while the stream ran; of what became of it only that it was asked for is known."""
+    run = Run(surface(size=9_000))
+    words = Words()
+    run.view = View(Phase.WRITING, (Segment("a", words.take(20)),), revision=1)
+    asked = run.surface.advance(run.shown, run.offers()[0], Intent(), run.now)
+    run.step()
+    run.view = View(Phase.DONE, (Segment("a", words.take(20)),), revision=2)
+    run.settle()
+    run.stored = asked
+    calls = len(run.outcomes)
+    run.crash()
+    run.settle()
+    check(run)
+    assert [type(op) for op, _ in run.outcomes[calls:]] == [Find, Update]
+
+
+def test_a_long_answer_without_its_format_keeps_to_the_size_of_plain_messages() -> None:
+    """Where Slack takes neither blocks nor Markdown; signs that are sent escaped weigh more than they seem."""
+    run = Run(surface(Streaming.EDIT, size=9_000, may_stream=False))
+    words = Words()
+    rows = "".join(f"| {words.take(1)} | [{words.take(1)}](https://example.org/?a=1&b=2) |\n" for _ in range(40))
+    text = f"{words.take(800)} a < b && c > d\n\n| a | b |\n|---|---|\n{rows}\n" + "x & y > z; " * 600 + words.take(900)
+    run.view = View(Phase.DONE, (Segment("a", text),), revision=1)
+    for _ in range(3):
+        run.step((Refused("invalid_blocks"), False))
+    run.settle()
+    check(run)
+    assert len(run.slack.standing) > 4
+    assert all(isinstance(op, Written) and op.plain for op, outcome in run.outcomes if isinstance(outcome, Receipt))
+
+
+def test_a_stream_full_of_detailed_steps_keeps_to_its_size() -> None:
+    """Details and outputs of tasks count twice towards it. At the largest size that the settings allow."""
+    run = Run(surface(size=9_500))
+    words = Words()
+    text = words.take(4_000)
+    steps = tuple(
+        Step(f"s{number}", "x" * 72, StepState.RUNNING, detail=f"{number} " + "y" * 70) for number in range(16)
+    )
+    for end in range(0, len(text), 700):
+        run.view = View(Phase.WRITING, (Segment("a", text[:end]),), steps=steps, revision=end + 1)
+        run.step()
+    run.view = View(Phase.STOPPED, (Segment("a", text),), steps=steps, revision=1_000_000)
+    run.settle()
+    check(run)

@@ -2,14 +2,31 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from types import SimpleNamespace
+from typing import cast
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
+from adapters.slack import build
 from adapters.slack.failures import NoStream, failure_of
+from adapters.slack.limits import BUDGETS
 from adapters.slack.text import clipped, disarmed, fallback, harmless, readable, unformatted, without_address
-from channels.adapter import Forbidden, RateLimited, Refused, Transient, Unauthorised, Unknown
+from channels.adapter import (
+    Context,
+    Forbidden,
+    OpenFile,
+    RateLimited,
+    Refused,
+    Sink,
+    Transient,
+    Unauthorised,
+    Unknown,
+)
+from channels.clock import SystemClock
 from config.slack import SlackChannel
 from tests.emulators.slack.text import broadcasts
 
@@ -67,7 +84,11 @@ def test_clipped_text_keeps_its_size(text: str, size: int) -> None:
         ("chat.postMessage", 200, "restricted_action_something_new", Forbidden),
         ("chat.postMessage", 200, "never_heard_of", Refused),
         ("chat.postMessage", 200, "missing_scope", Unauthorised),
+        ("chat.startStream", 200, "missing_scope", NoStream),
+        ("apps.connections.open", 200, "missing_scope", Unauthorised),
         ("conversations.replies", 200, "missing_scope", Refused),
+        ("files.getUploadURLExternal", 200, "no_permission", Refused),
+        ("files.completeUploadExternal", 200, "token_revoked", Unauthorised),
         ("chat.startStream", 200, "slack_connect_blocked", NoStream),
         ("chat.postMessage", 200, "user_not_found", Refused),
     ],
@@ -82,6 +103,17 @@ def test_a_rate_refusal_keeps_its_time() -> None:
     assert (failure.retry_after, failure.scope.budget) == (17.0, "chat.update")
 
 
+LESS = {"limit": 5, "window": 60}
+
+
+def test_a_budget_in_the_settings_takes_the_place_of_that_one_alone() -> None:
+    keys = {"bot_token": "xoxb-1", "app_token": "xapp-2", "limits": {"budgets": {"chat.update": LESS}}}
+    context = Context("team", cast(Sink, SimpleNamespace(report=None)), SystemClock(), cast(OpenFile, None))
+    budgets = build(SlackChannel.model_validate(keys), context).budgets
+    assert budgets["chat.update"] == replace(BUDGETS["chat.update"], limit=5, reserve=2)
+    assert {**budgets, "chat.update": BUDGETS["chat.update"]} == BUDGETS
+
+
 @pytest.mark.parametrize(
     ("keys", "complaint"),
     [
@@ -90,6 +122,10 @@ def test_a_rate_refusal_keeps_its_time() -> None:
         ({"bot_token": "xoxb-1"}, "needs app_token"),
         ({"bot_token": "xoxb-1", "app_token": "xapp-2", "streaming": "draft"}, "Slack has no drafts"),
         ({"bot_token": "xoxb-1", "app_token": "xapp-2", "limits": {"message_size": 20}}, "limits.message_size"),
+        (
+            {"bot_token": "xoxb-1", "app_token": "xapp-2", "limits": {"budgets": {"chat.updat": LESS}}},
+            "unknown budget `chat.updat`; did you mean `chat.update`?",
+        ),
     ],
 )
 def test_mistakes_in_the_settings_are_named_without_their_secrets(keys: dict[str, object], complaint: str) -> None:

@@ -21,6 +21,7 @@ ACTIONS = frozenset(
         "send",
         "dm",
         "upload",
+        "share",
         "edit",
         "delete",
         "say_as_bot",

@@ -17,6 +17,7 @@ from tests.emulators.slack.shapes import (
     mention_event,
     message_event,
     message_json,
+    shared_json,
     team_json,
 )
 from tests.emulators.slack.streams import StreamState
@@ -84,6 +85,13 @@ class People:
             shared.append(file)
         return self._say(channel, user, self._typed(channel, text, mention, False), thread_ts, files=shared)
 
+    async def share(
+        self, channel: str, user: str, source: str, ts: str, text: str = "", *, mention: bool = False
+    ) -> str:
+        """Forward the message `ts` of the conversation `source`, with or without words of one's own; returns the ts."""
+        passed_on = shared_json(self._world, self._message(source, ts))
+        return self._say(channel, user, self._typed(channel, text, mention, False), None, attachments=[passed_on])
+
     async def edit(self, channel: str, ts: str, text: str, *, encoded: bool = False) -> None:
         """Change a person's message."""
         message = self._message(channel, ts)
@@ -106,7 +114,14 @@ class People:
         self._tell(message, shape(self._world, message, previous, event_ts))
 
     async def say_as_bot(
-        self, channel: str, bot: str, text: str, *, thread_ts: str | None = None, classic: bool = False
+        self,
+        channel: str,
+        bot: str,
+        text: str,
+        *,
+        thread_ts: str | None = None,
+        classic: bool = False,
+        attachments: list[JsonObject] | None = None,
     ) -> str:
         """Another bot posts; `classic`: as an old integration does, with subtype `bot_message` and no user."""
         author = self._world.users[bot]
@@ -116,6 +131,7 @@ class People:
             author="" if classic else author.id,
             bot_id=author.bot_id,
             text=text,
+            attachments=attachments or [],
             thread_ts=thread_ts,
             subtype="bot_message" if classic else "",
             username=author.name if classic else "",
@@ -272,6 +288,7 @@ class People:
         *,
         broadcast: bool = False,
         files: list[File] | None = None,
+        attachments: list[JsonObject] | None = None,
     ) -> str:
         subtype = "file_share" if files else "thread_broadcast" if broadcast else ""
         message = Message(
@@ -283,6 +300,7 @@ class People:
             thread_ts=thread_ts,
             broadcast=broadcast,
             files=files or [],
+            attachments=attachments or [],
             subtype=subtype,
         )
         self._publish(message)

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from tests.emulators.slack.blocks import JsonObject
-from tests.emulators.slack.streams import StreamState
 from tests.emulators.slack.world import Channel, ChannelKind, File, Message, User, Workspace, World
 
 
 def message_json(world: World, message: Message, *, metadata: bool = False) -> JsonObject:
-    """A message as history, events and interactive payloads carry it; `metadata` only where it was asked for."""
+    """A message as history, events and interactive payloads carry it; `metadata` only where it was asked for.
+
+    What a streamed message says, and whether it still runs, is not told: no vendor's page promises it.
+    """
     channel = world.channels[message.channel]
     shape: JsonObject = {"type": "message", "ts": message.ts, "text": message.text}
     if message.deleted:
@@ -25,9 +27,6 @@ def message_json(world: World, message: Message, *, metadata: bool = False) -> J
         shape["client_msg_id"] = f"00000000-0000-4000-8000-{int(message.ts.replace('.', '')) % 10**12:012d}"
     if message.username:
         shape["username"] = message.username
-    if message.stream is not None and not message.stream.replaced:
-        shape["text"] = message.stream.text
-        shape["streaming_state"] = _streaming_state(message, world.clock.now())
     blocks = message.blocks
     if message.stream is not None and not message.stream.replaced:
         blocks = message.stream.blocks
@@ -48,6 +47,26 @@ def message_json(world: World, message: Message, *, metadata: bool = False) -> J
     return shape | _thread_fields(message, channel)
 
 
+def shared_json(world: World, message: Message) -> JsonObject:
+    """The attachment under which a message is passed on to another conversation."""
+    author = world.users[message.author]
+    text = message.text or message.visible
+    shape: JsonObject = {
+        "id": 1,
+        "is_share": True,
+        "ts": message.ts,
+        "channel_id": message.channel,
+        "author_id": author.id,
+        "author_name": author.real_name or author.name,
+        "text": text,
+        "fallback": f"[no date] {author.name}: {text}",
+        "mrkdwn_in": ["text"],
+    }
+    if message.files:
+        shape["files"] = [file_json(file) for file in message.files]
+    return shape
+
+
 def _bot_fields(world: World, message: Message, channel: Channel) -> JsonObject:
     fields: JsonObject = {"bot_id": message.bot_id}
     if message.bot_id == world.bot_of(channel).bot_id:
@@ -56,11 +75,6 @@ def _bot_fields(world: World, message: Message, channel: Channel) -> JsonObject:
         name = world.users[message.author].name
         fields["bot_profile"] = {"id": message.bot_id, "name": name, "team_id": channel.team, "deleted": False}
     return fields
-
-
-def _streaming_state(message: Message, now: float) -> str:
-    stream = message.stream
-    return "in_progress" if stream is not None and stream.state(now) is StreamState.LIVE else "completed"
 
 
 def _thread_fields(message: Message, channel: Channel) -> JsonObject:

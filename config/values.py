@@ -1,0 +1,63 @@
+"""Kinds of values that several settings share."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import suppress
+from typing import Annotated
+from urllib.parse import unquote, urlsplit
+
+from pydantic import AfterValidator, SecretStr
+
+
+def _is_given(value: SecretStr) -> SecretStr:
+    if not value.get_secret_value().strip():
+        raise ValueError("is empty")
+    return value
+
+
+Secret = Annotated[SecretStr, AfterValidator(_is_given)]
+"""A secret that somebody has filled in. An empty one would be refused late by a platform, or let everybody in."""
+
+
+_DATABASES = ("sqlite://", "postgresql://", "postgres://")
+
+
+def _is_database(value: SecretStr) -> SecretStr:
+    # imported only here: not every command has to do with a database
+    from sqlalchemy.engine import make_url
+    from sqlalchemy.exc import SQLAlchemyError
+
+    text = value.get_secret_value()
+    with suppress(SQLAlchemyError, ValueError):  # whose texts may hold the password
+        if text.startswith(_DATABASES) and make_url(text):
+            return value
+    raise ValueError("expected sqlite:///PATH or postgresql://USER@HOST/NAME")
+
+
+DatabaseUrl = Annotated[SecretStr, AfterValidator(_is_database)]
+"""Where a database is. Its password is a secret; the rest of it is what an operator has to see when it is away."""
+
+
+def secret_parts(value: SecretStr) -> Iterator[str]:
+    """What of it must not be seen: all of it; of the URL of a database, the password."""
+    text = value.get_secret_value()
+    if not text.startswith(_DATABASES):
+        yield text
+    elif (password := text.partition("://")[2].rpartition("@")[0].partition(":")[2]) != "":
+        yield from {password, unquote(password)}
+
+
+def http_address(value: str) -> str:
+    """The address without slashes at its end. Raises `ValueError` for what no HTTP client can call."""
+    if not value.startswith(("http://", "https://")):
+        raise ValueError("expected an address that begins with http:// or https://")
+    try:
+        parts = urlsplit(value)
+        host, port = parts.hostname or "", parts.port
+        host.encode("idna")  # as the look-up of a name does
+    except ValueError:
+        host, port = "", None
+    if not host or port == 0 or parts.query or parts.fragment or any(char.isspace() for char in value):
+        raise ValueError("expected an address such as https://host or http://host:8080/path")
+    return value.rstrip("/")
