@@ -25,7 +25,8 @@ POINTS = (
     "final-settled",
     "done",
 )
-"""Every point, in the order in which a turn passes them."""
+"""Every point, in the order in which a turn passes them. `performed-create` and `performed-change` are also named for
+what was performed: the class of the op, such as `performed-SendFile`."""
 
 
 class _Plan:

@@ -177,6 +177,7 @@ class Reply:
         except Failure as failure:
             outcome = failure
         point(f"performed-{'create' if op.creates else 'change'}")
+        point(f"performed-{type(op).__name__}")
         now = self._clock.now()
         self._shown = self._surface.advance(self._shown, op, outcome, now)
         self._events.performed(op, outcome, now - started)

@@ -8,6 +8,7 @@ import uuid
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import ClassVar
 
 import httpx
 from pydantic import JsonValue
@@ -19,16 +20,21 @@ from tests.adapters.web.page_model import PageModel
 from tests.emulators.feishu import FeishuEmulator
 from tests.emulators.slack import ANN, APP_TOKEN, BOT_TOKEN, GENERAL, Seen, SlackEmulator
 from tests.emulators.telegram import TelegramEmulator
-from tests.recovery.counting_graph import PIECES
+from tests.recovery.counting_graph import CONTENT, FILE, PIECES
 
 _WORD = re.compile(r"\bw\d+\b|\bend\b")
 
 
 class Column(ABC):
-    """One platform. `sends_may_double`: the points at which a kill leaves a message that nobody can know of."""
+    """One platform.
+
+    `sends_may_double`: the points at which a kill leaves a message that nobody can know of. `file_windows` names the
+    windows around the delivery of a file, and the point that lies in each (empty: files are links in the answer).
+    """
 
     name: str
     sends_may_double: frozenset[str] = frozenset()
+    file_windows: ClassVar[Mapping[str, str]] = {}
 
     @abstractmethod
     async def start(self, folder: Path) -> None: ...
@@ -44,7 +50,7 @@ class Column(ABC):
         return {}
 
     @abstractmethod
-    async def ask(self, url: str) -> None:
+    async def ask(self, url: str, text: str = "count") -> None:
         """A person asks; the bridge at `url` may die before it can answer."""
 
     async def restarted(self, url: str) -> None:  # noqa: B027 - most platforms redeliver by themselves
@@ -59,6 +65,10 @@ class Column(ABC):
         """What still claims to be in progress."""
 
     def broken_rules(self) -> list[str]:
+        return []
+
+    def files(self) -> list[str]:
+        """The names of the files that the person was sent."""
         return []
 
     async def result(self, point: str) -> str | None:
@@ -108,8 +118,8 @@ class WebColumn(Column):
     def settings(self) -> dict[str, JsonValue]:
         return {"platform": "web", "store": f"sqlite:///{self._folder / 'web.db'}"}
 
-    async def ask(self, url: str) -> None:
-        self._url = url
+    async def ask(self, url: str, text: str = "count") -> None:
+        self._url, self._text = url, text
         await self._send()
 
     async def restarted(self, url: str) -> None:
@@ -118,7 +128,7 @@ class WebColumn(Column):
 
     async def _send(self) -> None:
         """As the page does: again and again until the bridge has taken it, or is gone."""
-        data = {"id": self._message, "text": "count"}
+        data = {"id": self._message, "text": self._text}
         try:
             while True:
                 page = await self._client.get(f"{self._url}/")
@@ -153,7 +163,13 @@ class TelegramColumn(Column):
 
     name = "telegram"
     # The Bot API has no key that makes a send repeatable: killed after the platform took it, it is sent once more.
-    sends_may_double = frozenset({"performed-create"})
+    sends_may_double = frozenset({"performed-create", "performed-SendFile"})
+    # The first creation is the message.
+    file_windows: ClassVar[Mapping[str, str]] = {
+        "file: intent stored": "intent-stored:2",
+        "file: sent": "performed-SendFile",
+        "file: noted": "creation-stored:2",
+    }
 
     async def start(self, folder: Path) -> None:
         self._emulator = TelegramEmulator(SystemClock())
@@ -171,12 +187,17 @@ class TelegramColumn(Column):
             "api_base_url": self._emulator.url,
         }
 
-    async def ask(self, url: str) -> None:
-        self._emulator.say(self._chat, "count", by=self._person)
+    async def ask(self, url: str, text: str = "count") -> None:
+        self._emulator.say(self._chat, text, by=self._person)
         await asyncio.sleep(0)
 
     async def answers(self) -> list[str]:
-        return [message.text for message in self._emulator.chat(self._chat).from_bot()]
+        return [message.text for message in self._emulator.chat(self._chat).from_bot() if message.file is None]
+
+    def files(self) -> list[str]:
+        messages = self._emulator.chat(self._chat).from_bot()
+        assert all(message.content == CONTENT for message in messages if message.file)
+        return [message.file.split(" ", 1)[1] for message in messages if message.file]
 
     async def left_open(self) -> list[str]:
         messages = self._emulator.chat(self._chat).from_bot()
@@ -190,6 +211,13 @@ class SlackColumn(Column):
     """A thread in a channel, by Socket Mode, streamed. A lost send is looked for in the thread: nothing may double."""
 
     name = "slack"
+    # The first creation is the stream.
+    file_windows: ClassVar[Mapping[str, str]] = {
+        "file: uploaded": "performed-Upload",
+        "file: intent stored": "intent-stored:2",
+        "file: sent": "performed-Share",
+        "file: noted": "creation-stored:2",
+    }
 
     async def start(self, folder: Path) -> None:
         self._emulator = SlackEmulator(SystemClock())
@@ -208,8 +236,8 @@ class SlackColumn(Column):
             "feedback": False,
         }
 
-    async def ask(self, url: str) -> None:
-        self._question = await self._emulator.send(GENERAL, ANN, "count", mention=True)
+    async def ask(self, url: str, text: str = "count") -> None:
+        self._question = await self._emulator.send(GENERAL, ANN, text, mention=True)
 
     async def restarted(self, url: str) -> None:
         self._emulator.redeliver()  # at once instead of a minute later
@@ -224,6 +252,11 @@ class SlackColumn(Column):
     def _written(self) -> list[Seen]:
         return self._emulator.answers(GENERAL, self._question)
 
+    def files(self) -> list[str]:
+        names = [name for message in self._written() for name in message.files]
+        assert all(self._emulator.file(name).content == CONTENT for name in names)
+        return names
+
     def broken_rules(self) -> list[str]:
         return self._emulator.journal.broken
 
@@ -232,6 +265,13 @@ class FeishuColumn(Column):
     """A chat with one person, by the long connection: one card, completed by whoever comes after."""
 
     name = "feishu"
+    # The first creation is the message that shows the card.
+    file_windows: ClassVar[Mapping[str, str]] = {
+        "file: uploaded": "performed-UploadFile",
+        "file: intent stored": "intent-stored:2",
+        "file: sent": "performed-SendFile",
+        "file: noted": "creation-stored:2",
+    }
 
     async def start(self, folder: Path) -> None:
         self._emulator = FeishuEmulator(SystemClock(), app_id="cli_kill", app_secret="kill-secret-of-the-app")
@@ -251,11 +291,14 @@ class FeishuColumn(Column):
             "settle_seconds": 0,
         }
 
-    async def ask(self, url: str) -> None:
-        await self._emulator.say(self._person, self._chat, "count")
+    async def ask(self, url: str, text: str = "count") -> None:
+        await self._emulator.say(self._person, self._chat, text)
 
     async def answers(self) -> list[str]:
-        return [message.text for message in self._emulator.replies(self._chat)]
+        return [message.text for message in self._emulator.replies(self._chat) if message.kind != "file"]
+
+    def files(self) -> list[str]:
+        return [FILE for message in self._emulator.replies(self._chat) if message.kind == "file"]
 
     async def left_open(self) -> list[str]:
         shown = self._emulator.replies(self._chat)

@@ -1,8 +1,12 @@
-"""A graph whose answer can be checked to the last word: `w1 w2 … w60 end`, streamed slowly enough to be killed in."""
+"""A graph whose answer can be checked to the last word: `w1 w2 … w60 end`, streamed slowly enough to be killed in.
+
+Asked for a file, it adds one.
+"""
 
 from __future__ import annotations
 
 import asyncio
+import base64
 from collections.abc import AsyncIterator
 from typing import Any
 
@@ -14,6 +18,7 @@ from langgraph.graph import END, START, MessagesState, StateGraph
 
 WORDS = 60
 PIECES = [*(f"w{number} " for number in range(1, WORDS + 1)), "end"]
+FILE, CONTENT = "count.txt", b"all that was counted"
 _PACE = 0.02
 
 
@@ -47,6 +52,14 @@ class CountingModel(BaseChatModel):
 
 async def answer(state: MessagesState) -> dict[str, list[BaseMessage]]:
     reply: BaseMessage = await CountingModel().ainvoke(state["messages"])
+    if "file" in str(state["messages"][-1].content):
+        file = {
+            "type": "file",
+            "mime_type": "text/plain",
+            "base64": base64.b64encode(CONTENT).decode(),
+            "filename": FILE,
+        }
+        reply = AIMessage(id=reply.id, content=[{"type": "text", "text": str(reply.content)}, file])
     return {"messages": [reply]}
 
 
