@@ -62,6 +62,12 @@ def parse_command(text: str) -> Command | None:
     return Command(name, argument)
 
 
+def is_for_agent(text: str) -> bool:
+    """Whether words ask the agent something: they are no command, or a `/new` with a question behind it."""
+    command = parse_command(text)
+    return command is None or (command.name is CommandName.NEW and bool(command.argument))
+
+
 def is_command(inbound: Inbound) -> bool:
     """Whether a message is for the bridge itself. With a file it is a question: only a `/new` may bring some."""
     return parse_command(inbound.text) is not None and (not inbound.attachments or question_in(inbound) is not None)

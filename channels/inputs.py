@@ -42,10 +42,13 @@ class Resume:
 
 
 def with_quotes(inbounds: Sequence[Inbound]) -> str:
-    """What people wrote, each below what they referred to, as Markdown."""
+    """What people wrote, each below what they referred to, as Markdown; what several refer to is said once."""
     parts = []
+    said = {""}
     for inbound in inbounds:
-        if quote := inbound.quote.strip():
+        quote = inbound.quote.strip()
+        if quote not in said:
+            said.add(quote)
             if len(quote) > _QUOTED:
                 quote = quote[:_QUOTED].rstrip() + " …"
             parts.append("\n".join(f"> {line}".rstrip() for line in quote.splitlines()))

@@ -432,7 +432,11 @@ class TurnCarrier:
     async def _fetch_files(self) -> tuple[tuple[InputFile, ...], str]:
         files: list[InputFile] = []
         troubles: list[str] = []
+        fetched: list[Attachment] = []
         for attachment in (a for inbound in self.turn.inbounds for a in inbound.attachments):
+            if attachment in fetched:
+                continue  # several parts of an album refer to the same message
+            fetched.append(attachment)
             try:
                 data = await self._fetch(attachment)
             except Failure as failure:

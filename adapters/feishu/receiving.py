@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping
 from typing import TypeVar
 
 import structlog
@@ -29,7 +29,7 @@ from adapters.feishu.people import People
 from adapters.feishu.reading import Read, mentions_of, read_message
 from channels.adapter import Accepted, Failure, Sink, StoreAway
 from channels.clock import Clock
-from channels.commands import parse_command
+from channels.commands import CommandName, is_for_agent, parse_command
 from channels.model import Action, Inbound, InboundKind, Place, Press, Sender
 
 log = structlog.get_logger(__name__)
@@ -156,8 +156,16 @@ class Receiver:
             return
         own_id = await self._people.own_id() if message.mentions else ""
         self._people.learn(message.mentions)
-        read, quoted, name = await asyncio.gather(
-            self._read(message, own_id), self._quoted(message), self._people.name_of(sender.sender_id.open_id)
+        read = await self._read(message, own_id)
+        command = parse_command(read.text)
+        is_new = command is not None and command.name is CommandName.NEW
+        root = message.root_id if _is_under_root(message) else None
+        said_key = f"feishu:quoted:{root}:{sender.sender_id.open_id}"
+        is_known = root is not None and not is_new and await self._knows(root, said_key)
+        wants_quote = bool(message.parent_id) and is_for_agent(read.text) and not is_known
+        quoted, name = await asyncio.gather(
+            self._earlier.replied_to(message.parent_id) if wants_quote else _nothing(),
+            self._people.name_of(sender.sender_id.open_id),
         )
         is_private = message.chat_type == "p2p"
         # A message without a root is the root of what is said under it, in groups and in topics alike.
@@ -180,9 +188,11 @@ class Receiver:
             settle=self._company.settle if group is not None else 0.0,
             quote=quoted.text,
         )
-        if await self._sink.accept(inbound) is Accepted.TAKEN:
-            known = [message.message_id, *([message.parent_id] if _is_under_root(message) else [])]
-            self._own(asyncio.create_task(self._remember(inbound, known), name=f"remember-{message.message_id}"))
+        if await self._sink.accept(inbound) is Accepted.TAKEN and (command is None or is_new):
+            notes: dict[str, Json | bool] = {} if root is None else {said_key: is_for_agent(read.text)}
+            if is_for_agent(read.text):
+                notes[_place_key(message.message_id)] = _place_of(inbound)
+            self._own(asyncio.create_task(self._remember(notes), name=f"remember-{message.message_id}"))
 
     def _group_of(self, message: Message, sender: str, read: Read, thread: str | None, now: float) -> str | None:
         opens_thread = thread is not None and thread == message.message_id
@@ -195,27 +205,22 @@ class Receiver:
         read = read_message(message, own_id)
         return await self._earlier.forwarded(message.message_id) if read.needs_children else read
 
-    async def _quoted(self, message: Message) -> Read:
-        """What the message replies to. The root of a group's conversation is quoted once: replies to it go on."""
-        if not message.parent_id:
-            return Read()
-        if _is_under_root(message) and await self._sink.recall(_place_key(message.parent_id)) is not None:
-            return Read()
-        return await self._earlier.replied_to(message.parent_id)
+    async def _knows(self, root: str, said_key: str) -> bool:
+        """Whether the agent knows what began this group's conversation: it was a question, or came with one before.
+
+        A `/new` in between makes it unknown.
+        """
+        was_said = await self._sink.recall(said_key)
+        return was_said if isinstance(was_said, bool) else await self._sink.recall(_place_key(root)) is not None
 
     # ---------------------------------------------------------------- recalled messages
 
-    async def _remember(self, inbound: Inbound, known: Sequence[str]) -> None:
-        """So that the conversation is found when the message is recalled (the event does not say where it was), and
-        that what the agent knows of it is known."""
-        place: Json = {
-            "thread": inbound.place.thread,
-            "private": inbound.place.private,
-            "sender": inbound.sender.id,
-        }
+    async def _remember(self, notes: Mapping[str, Json | bool]) -> None:
+        """So that the conversation is found when a question is recalled (the event does not say where it was), and that
+        what the agent has been told is known."""
         try:
-            for message_id in known:
-                await self._sink.remember(_place_key(message_id), place, _KEEP_PLACE)
+            for key, value in notes.items():
+                await self._sink.remember(key, value, _KEEP_PLACE)
         except StoreAway:
             log.info("a question will not be found if it is recalled")
 
@@ -299,6 +304,14 @@ def _dead_button() -> Json:
 def _is_under_root(message: Message) -> bool:
     """Whether the message replies to the root of its conversation; a private chat has none."""
     return message.chat_type != "p2p" and bool(message.parent_id) and message.parent_id == message.root_id
+
+
+def _place_of(inbound: Inbound) -> Json:
+    return {"thread": inbound.place.thread, "private": inbound.place.private, "sender": inbound.sender.id}
+
+
+async def _nothing() -> Read:
+    return Read()
 
 
 def _place_key(message_id: str) -> str:

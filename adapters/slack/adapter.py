@@ -221,7 +221,7 @@ class SlackAdapter:
         return Taste(rules, settings.policy.show_reasoning)
 
     async def hint(self, target: ReplyTarget, state: HintState) -> None:
-        await self._status.hint(Spot.of(target), target.question.message_id, state)
+        await self._status.hint(Spot.of(target), target.question, state)
 
     # ---------------------------------------------------------------- for the operator
 

@@ -36,8 +36,8 @@ _MOST_GONE = 6
 _MOST_CLOSED = 3
 _FILE_TRIES = 6
 _REFUSED_TRIES = 2
-"""So many of a file's tries does a refusal take: it may pass, but hardly. What the gateway does not hand out is asked
-for more often, after ever longer pauses: in half a minute it is back after a restart."""
+"""So many of a file's tries does a refusal take, also a file that is gone: it may pass, but hardly. What the gateway
+does not hand out is asked for more often, after ever longer pauses: in half a minute it is back after a restart."""
 
 
 def advance(shown: SlackShown, op: Op, outcome: Outcome, now: float) -> SlackShown:

@@ -59,7 +59,8 @@ class Performer:
     open_file: OpenFile
     display_mode: str
     streams: dict[str, str] = field(default_factory=dict)
-    """The messages of streams, with their turns: none of them is another turn's lost one."""
+    """The newest messages known to show a reply, with its turn: streams that were begun or found here, and all messages
+    of replies that were taken over. None of them is another turn's lost stream."""
 
     async def perform(self, spot: Spot, op: Op) -> Receipt:
         """Make one call, in at most 30 s."""
@@ -240,6 +241,8 @@ class Performer:
     async def _upload(self, op: Upload) -> Receipt:
         try:
             data = await self.open_file(op.file)
+        except Gone:
+            raise
         except Failure as failure:
             raise FileAway(str(failure)) from None
         except Exception as error:

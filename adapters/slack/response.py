@@ -52,7 +52,7 @@ class ResponseSurface:
 
     def plan(self, view: View, shown: Shown, now: float) -> Sequence[Respond]:
         assert isinstance(shown, ResponseShown)
-        if shown.given_up or not view.is_final or shown.uses >= limits.RESPONSE_USES:
+        if shown.done or shown.given_up or not view.is_final or shown.uses >= limits.RESPONSE_USES:
             return ()
         text = self._text(view)
         if not text[shown.at :].strip():
@@ -61,7 +61,7 @@ class ResponseSurface:
         limit, measure = (limits.PLAIN_CHARS, escaped_units) if plain else (limits.MARKDOWN_CHARS, utf16_units)
         is_last = shown.uses == limits.RESPONSE_USES - 1
         cut = split_at(source, limit - len(_NO_ROOM) if is_last else limit, measure)
-        update = {"at": len(text), "opening": "", "uses": shown.uses + 1}
+        update = {"uses": shown.uses + 1, "done": cut.is_whole}
         if not cut.is_whole:
             update |= {"at": shown.at + cut.offset - len(shown.opening), "opening": cut.opening}
         return (

@@ -66,10 +66,14 @@ class FileShown(_Part):
 
 
 class ResponseShown(Shown):
-    """A reply by `response_url`: up to `at`, the text has been sent; the next message opens with `opening`."""
+    """A reply by `response_url`: up to `at`, the text has been sent; the next message opens with `opening`.
+
+    `done`: all has been sent. What changes afterwards (a question is answered) cannot be shown any more.
+    """
 
     at: int = 0
     opening: str = ""
+    done: bool = False
     uses: int = 0
     level: int = 0
     given_up: bool = False

@@ -15,7 +15,7 @@ from adapters.slack.reactions import Reactions
 from adapters.slack.spot import Spot
 from channels.adapter import HintState, Refused
 from channels.clock import Clock
-from channels.model import TurnId
+from channels.model import Inbound, TurnId
 
 _SET_STATUS = "assistant.threads.setStatus"
 _SET_SESSION = "agents.sessions.setStatus"
@@ -101,7 +101,6 @@ class _Line:
 
     state: HintState
     sent_at: float
-    reacted: bool = False
 
 
 class StatusLine:
@@ -119,37 +118,37 @@ class StatusLine:
         """The channel stops: its turns are another process's from now on, or are begun again."""
         self._lines.clear()
         self._sessions.forget()
+        self._reactions.forget()
 
-    async def hint(self, spot: Spot, question_ts: str, state: HintState) -> None:
+    async def hint(self, spot: Spot, question: Inbound, state: HintState) -> None:
         """Show the state, when it is new or Slack is about to forget it. Never raises."""
-        line = self._lines.get(spot.turn)
         if state in _OVER:
             self._lines.pop(spot.turn, None)
             self._sessions.end(spot)
-            await self._clear(spot, question_ts, line)
+            await self._clear(spot, question)
             return
         self._sessions.begin(spot)
         state = HintState.WORKING if state is HintState.WORKING else HintState.WAITING
         now = self._clock.now()
+        line = self._lines.get(spot.turn)
         if line is not None and line.state is state and now < line.sent_at + limits.STATUS_REFRESH:
             return
-        line = self._lines[spot.turn] = _Line(state, now, reacted=line is not None and line.reacted)
-        await self._show(spot, question_ts, line)
+        self._lines[spot.turn] = _Line(state, now)
+        await self._show(spot, question, state)
 
-    async def _show(self, spot: Spot, question_ts: str, line: _Line) -> None:
+    async def _show(self, spot: Spot, question: Inbound, state: HintState) -> None:
         if spot.is_command:
             return
         if spot.root is None:
-            line.reacted = line.reacted or await self._reactions.add(spot, question_ts)
+            await self._reactions.add(spot, question)
         elif self._has_line:
-            text = _TEXTS[line.state]
+            text = _TEXTS[state]
             await self._api.ask(_SET_STATUS, channel_id=spot.channel, thread_ts=spot.root, status=text)
             await self._sessions.set(spot, "processing")
 
-    async def _clear(self, spot: Spot, question_ts: str, line: _Line | None) -> None:
+    async def _clear(self, spot: Spot, question: Inbound) -> None:
         if spot.root is None:
-            if line is None or line.reacted:
-                self._reactions.remove(spot, question_ts)
+            self._reactions.remove(spot, question)
             return
         if not self._has_line or self._sessions.is_shared(spot):
             return

@@ -14,7 +14,7 @@ from telegram.constants import ChatType
 from adapters.telegram.client import Identity
 from adapters.telegram.ops import Where
 from adapters.telegram.reading import Held, held_by, quoted_by
-from channels.commands import parse_command
+from channels.commands import is_for_agent, parse_command
 from channels.model import Inbound, InboundKind, Place, Press, Sender
 from channels.shapes import as_object, as_text
 
@@ -67,9 +67,8 @@ class Reader:
         elif mentioned:
             text = _without(text, mentioned) or ("" if held.attachments else text)
         album = message.media_group_id
-        quoted = quoted_by(message, replied) if replied is None or not _is_by(replied, bot) else Held()
-        if album is not None and not held.words:
-            quoted = Held()  # every part of an album replies; the one with the words speaks for all
+        is_about = (replied is None or not _is_by(replied, bot)) and is_for_agent(text)
+        quoted = quoted_by(message, replied) if is_about else Held()
         if album is not None:
             is_meant = self._album_is_meant(f"{message.chat.id}:{album}", is_meant)
         key = f"m{message.chat.id}:{message.message_id}"

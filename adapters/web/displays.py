@@ -28,7 +28,7 @@ def with_maths(parser: MarkdownIt) -> MarkdownIt:
 
 
 def _display(state: StateBlock, start: int, end: int, silent: bool) -> bool:
-    """Take a paragraph that opens with displayed maths up to the line that closes it, or to a blank line.
+    """Take a paragraph that opens with displayed maths up to the line that closes it, or to a blank line or a fence.
 
     The first line alone decides whether there is one, so that a text that grows never takes it back.
     """
@@ -37,12 +37,12 @@ def _display(state: StateBlock, start: int, end: int, silent: bool) -> bool:
     if closing is None or first.startswith("$$$") or state.is_code_block(start):
         return False
     is_closed = closing.search(first, 2) is not None
-    if is_closed and not _is_maths(first):
+    if not (_is_maths(first) if is_closed else _begins_maths(first)):
         return False
     if silent:
         return True
     stop = start + 1
-    while not is_closed and stop < end and not state.isEmpty(stop) and state.sCount[stop] >= state.blkIndent:
+    while not is_closed and stop < end and not _ends_paragraph(state, stop):
         is_closed = closing.search(_line(state, stop)) is not None
         stop += 1
     state.line = stop
@@ -63,8 +63,18 @@ def _paragraph(_self: RendererHTML, tokens: Sequence[Token], index: int, _option
     return f'<p class="{DISPLAY}">{html.escape(tokens[index].content)}</p>\n'
 
 
+def _ends_paragraph(state: StateBlock, number: int) -> bool:
+    is_outside = state.isEmpty(number) or state.sCount[number] < state.blkIndent
+    return is_outside or _line(state, number).startswith(("```", "~~~"))
+
+
 def _line(state: StateBlock, number: int) -> str:
     return state.src[state.bMarks[number] + state.tShift[number] : state.eMarks[number]]
+
+
+def _begins_maths(first: str) -> bool:
+    """Whether a line that opens displayed maths without closing it can mean it: `$$` is also a shell's number."""
+    return first.strip() in _CLOSING or re.search(r"[\\^_=]", first[2:]) is not None
 
 
 def _is_maths(text: str) -> bool:

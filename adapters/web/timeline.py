@@ -354,7 +354,9 @@ class Timeline:
             # Whoever still owns the channel comes again, and then replaces what is kept now.
             kept = await self._log.get(self._conversation, entry.record.id)
             entry.record = replace(entry.record, version=kept.version if kept is not None else 0)
-            raise
+            if kept is not None:
+                raise
+            await self._log.put(self._conversation, entry.record)  # it was so old that it has been dropped
         entry.record = replace(entry.record, version=entry.record.version + 1)
         entry.save_after = self._clock.now() + _SAVE_EVERY
         entry.is_saved = entry.reply is reply

@@ -270,6 +270,31 @@ async def test_the_root_of_a_groups_conversation_comes_with_the_first_question_o
     }
 
 
+async def test_who_has_not_heard_the_root_of_a_conversation_is_told_it(
+    open_room: Open, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    room = await open_room([Say("x")], policy=ALL)
+    heard = heard_in(room, monkeypatch)
+    group = room.emulator.add_group("Team", "Ann", "Bob", "Eve")
+    root = await room.emulator.say("Eve", group, "/status")  # a command is nothing that the agent has heard
+    questions = [
+        ("Ann", "/help"),
+        ("Ann", "why?"),
+        ("Ann", "since when?"),
+        ("Ann", "/new"),
+        ("Ann", "what was it?"),
+        ("Ann", "/new and now?"),
+        ("Ann", "thanks"),
+        ("Bob", "translate this"),
+    ]
+    for who, text in questions:
+        await room.ask(who, text, group, reply_to=root)
+        await room.settled()
+    quotes = {inbound.text: inbound.quote for inbound in heard.values()}
+    told = {"why?", "what was it?", "/new and now?", "translate this"}
+    assert quotes == {"/status": ""} | {text: "/status" if text in told else "" for _, text in questions}
+
+
 async def test_a_question_does_not_wait_for_what_it_replies_to(
     open_room: Open, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -233,6 +233,15 @@ def test_text_rendered_while_it_grew_ends_as_if_rendered_at_once(text: str, size
     assert list(growing.render(text, complete=True)) == list(GrowingMarkup().render(text, complete=True))
 
 
+@pytest.mark.parametrize(
+    "text",
+    ["$$ is the pid. Steps:\n- one", "$$ note\n# Heading", "$$\n```sh\nls\n```", "$$x^2\n```sh\nls\n```"],
+)
+def test_dollars_that_open_no_maths_leave_what_stands_below_them_alone(text: str) -> None:
+    rendered = markup(text)
+    assert "<li>" in rendered or "<h1>" in rendered or "<pre>" in rendered
+
+
 def test_a_heading_mark_that_turns_out_to_be_a_tag_joins_the_paragraph() -> None:
     growing = GrowingMarkup()
     for end in range(1, len("first\n#tag") + 1):
