@@ -50,7 +50,7 @@ class Reactions:
         await asyncio.shield(adding)
 
     def remove(self, spot: Spot, question: Inbound) -> None:
-        """The reaction goes soon, whoever has added it: an earlier process may have, to a question from before `run`."""
+        """The reaction goes soon, whoever has added it: before `run`, that may have been another process."""
         key = (spot.channel, question.message_id)
         adding = self._added.pop(key, None)
         may_be_there = adding is not None or question.received_at <= self._began

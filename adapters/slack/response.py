@@ -61,7 +61,7 @@ class ResponseSurface:
         limit, measure = (limits.PLAIN_CHARS, escaped_units) if plain else (limits.MARKDOWN_CHARS, utf16_units)
         is_last = shown.uses == limits.RESPONSE_USES - 1
         cut = split_at(source, limit - len(_NO_ROOM) if is_last else limit, measure)
-        update = {"uses": shown.uses + 1, "done": cut.is_whole}
+        update: dict[str, object] = {"uses": shown.uses + 1, "done": cut.is_whole}
         if not cut.is_whole:
             update |= {"at": shown.at + cut.offset - len(shown.opening), "opening": cut.opening}
         return (

@@ -28,6 +28,7 @@ from adapters.slack.performing import Performer
 from adapters.slack.spot import Spot
 from adapters.slack.text import unformatted
 from channels.adapter import Closed, Failure, Gone, Op, Receipt, StoppedByUser, TooLarge
+from channels.model import Inbound, InboundKind, Place, Sender, TurnId
 
 STREAM_BYTES = 10_600
 STREAM_SECONDS = 300.0
@@ -260,3 +261,12 @@ def on_paper(perform: Callable[[Spot, Op], Awaitable[Receipt]] | None = None) ->
     """What a surface needs beside its ops, where streams are never refused."""
     places = SimpleNamespace(known_to_refuse=lambda _: False)
     return cast(Performer, SimpleNamespace(places=places, remember=lambda *_: None, perform=perform))
+
+
+DIRECT = Spot(TurnId("0" * 32), "D1", None, "T1", "U1", "T1", is_private=True, since="1.000001")
+
+
+def asked(ts: str, received_at: float = 0.0) -> Inbound:
+    """A question in a direct message."""
+    place = Place("bench", "D1", private=True)
+    return Inbound(place, Sender("U1"), f"key-{ts}", InboundKind.MESSAGE, "why?", received_at, ts)

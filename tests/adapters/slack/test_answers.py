@@ -9,7 +9,7 @@ import pytest
 
 from adapters.slack import limits
 from channels.access import Policy, ShowReasoning
-from channels.adapter import ChannelState, HintState, OpenFile, Refused, ReplyTarget
+from channels.adapter import ChannelState, Gone, HintState, OpenFile, Refused, ReplyTarget
 from channels.model import File, Phase, TurnId
 from channels.store.records import TurnState
 from tests.adapters.slack.conftest import OpenDesk
@@ -395,6 +395,24 @@ async def test_a_file_that_the_gateway_never_hands_out_is_named_and_holds_nobody
     await desk.ask("next", thread_ts=root)
     await desk.answered(2)
     assert "And on." in desk.text(root)
+
+
+async def test_a_file_that_is_gone_is_named_after_a_few_tries(
+    open_desk: OpenDesk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What is away may come back; what is gone hardly does."""
+    tries: dict[str, int] = {}
+
+    async def open_file(file: File) -> bytes:
+        tries[file.name] = tries.get(file.name, 0) + 1
+        raise Gone("not there any more") if file.name == "gone.txt" else Refused("the gateway is away")
+
+    desk = await open_desk([Say("Here you are."), GiveFile("gone.txt", b"a"), GiveFile("away.txt", b"b")])
+    monkeypatch.setattr(desk.bench.gateway, "open_file", open_file)
+    root = await desk.ask("report")
+    await desk.answered()
+    assert "Could not be attached: gone.txt, away.txt" in desk.text(root)
+    assert tries["gone.txt"] <= 3 < tries["away.txt"]
 
 
 def away_for(seconds: float, desk: Desk) -> OpenFile:

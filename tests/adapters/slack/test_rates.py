@@ -14,11 +14,11 @@ from adapters.slack import limits
 from adapters.slack.api import SideGate, SlackApi
 from adapters.slack.ops import Post, Share, Upload
 from adapters.slack.reactions import Reactions
-from adapters.slack.spot import Spot
 from channels.adapter import Draw, Failure, Op, RateLimited, Transient, Unknown
-from channels.model import File, Phase, Segment, TurnId, View
+from channels.model import File, Phase, Segment, View
 from config.channel import Streaming
 from tests.adapters.slack.crowd import Crowd
+from tests.adapters.slack.paper_slack import DIRECT, asked
 from tests.clock import ManualClock
 from tests.emulators.slack import rules
 
@@ -122,10 +122,9 @@ async def test_reactions_of_answers_that_are_over_at_once_all_go_as_fast_as_allo
         return None
 
     reactions = Reactions(cast(SlackApi, SimpleNamespace(try_ask=try_ask)), clock, "eyes")
-    spot = Spot(TurnId("0" * 32), "D1", None, "T1", "U1", "T1", is_private=True, since="1.000001")
     removing = asyncio.create_task(reactions.run())
     for number in range(1, 51):
-        reactions.remove(spot, f"{number}.000001")
+        reactions.remove(DIRECT, asked(f"{number}.000001"))
     await clock.advance(59)
     assert 15 < len(removed) <= rules.METHODS["reactions.remove"].rate.count
     await clock.advance(130)

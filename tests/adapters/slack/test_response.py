@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 
 import pytest
@@ -11,12 +12,16 @@ from hypothesis import strategies as st
 
 from adapters.slack import limits
 from adapters.slack.ops import Respond
+from adapters.slack.planning import Rules
 from adapters.slack.response import ResponseSurface
-from adapters.slack.shown import ResponseShown
+from adapters.slack.shown import ResponseShown, SlackShown
 from adapters.slack.spot import Spot
+from adapters.slack.surface import SlackSurface, Taste
 from adapters.slack.text import unformatted
+from channels.access import ShowReasoning
 from channels.adapter import Draw, Failure, Gone, Outcome, RateLimited, Receipt, Refused, TooLarge, Transient, Unknown
-from channels.model import Phase, Segment, TurnId, View
+from channels.model import Option, Phase, Question, Segment, TurnId, View
+from config.channel import Streaming
 from tests.adapters.slack.paper_slack import on_paper
 from tests.emulators.slack import rules
 
@@ -26,6 +31,21 @@ WORD = re.compile(r"w\d+w")
 
 def answer(text: str, phase: Phase = Phase.DONE) -> View:
     return View(phase, (Segment("a", text),), revision=1)
+
+
+RETOUCHED: Mapping[str, Callable[[View], View]] = {
+    "answered": lambda view: replace(view, phase=Phase.DONE, question=replace(_question(view), answer="this one")),
+    "over": lambda view: replace(
+        view, phase=Phase.DONE, question=replace(_question(view), options=()), notice="Nobody has answered in time."
+    ),
+    "failed": lambda view: replace(view, phase=Phase.FAILED, notice="This could not be finished in time."),
+}
+"""What may become of an answer after it was shown."""
+
+
+def _question(view: View) -> Question:
+    assert view.question is not None
+    return view.question
 
 
 def words(count: int) -> str:
@@ -41,17 +61,21 @@ class Talk:
     spot: Spot = SPOT
     sent: list[Respond] = field(default_factory=list)
     arrived: list[Respond] = field(default_factory=list)
+    shown: ResponseShown = field(default_factory=ResponseShown)
 
     def __post_init__(self) -> None:
-        surface, shown = ResponseSurface(self.spot, on_paper()), ResponseShown()
-        while ops := surface.plan(self.view, shown, 0.0):
+        self.settle()
+
+    def settle(self) -> None:
+        surface = ResponseSurface(self.spot, on_paper())
+        while ops := surface.plan(self.view, self.shown, 0.0):
             (op,) = ops
             outcome = self.outcomes.pop(0) if self.outcomes else Receipt()
             self.sent.append(op)
             if isinstance(outcome, Receipt):
                 self.arrived.append(op)
-            shown = surface.restore(ResponseShown.model_validate_json(shown.model_dump_json()))
-            shown = surface.advance(shown, op, outcome, 0.0)
+            shown = surface.restore(ResponseShown.model_validate_json(self.shown.model_dump_json()))
+            self.shown = surface.advance(shown, op, outcome, 0.0)
             assert len(self.sent) < 20
 
     @property
@@ -72,6 +96,24 @@ def test_an_answer_comes_whole_and_within_the_size_of_each_message(count: int, t
     talk = Talk(answer(words(count)), troubles)
     assert talk.words == WORD.findall(words(count))
     assert all(len(op.text) <= rules.MARKDOWN_CHARS for op in talk.sent)
+
+
+@given(st.integers(0, 3_000), st.sampled_from(list(RETOUCHED.values())), st.booleans())
+def test_a_settled_answer_stays_as_it_is_whatever_becomes_of_its_question(
+    count: int, retouched: Callable[[View], View], is_command: bool
+) -> None:
+    question = Question("q", "Which one?", (Option("0", "this"), Option("1", "that")))
+    asking = replace(answer(words(count), Phase.ASKING), question=question)
+    talk = Talk(asking, spot=replace(SPOT, is_command=is_command))
+    before = list(talk.sent)
+    assert "Which one?" in before[-1].text
+    talk.view = retouched(asking)
+    talk.settle()
+    assert talk.sent == before
+    rules = Rules(Streaming.AUTO, limits.STREAM_BYTES, limits.MARKDOWN_CHARS, feedback=True, may_stream=True)
+    surface = SlackSurface(talk.spot, Taste(rules, ShowReasoning.OFF), on_paper())
+    assert surface.plan(asking, SlackShown(response=ResponseShown()), 0.0) == tuple(before[:1])
+    assert surface.plan(talk.view, SlackShown(response=talk.shown), 0.0) == (), "also where it began as a usual answer"
 
 
 @pytest.mark.parametrize("refusal", [Refused("invalid_blocks"), TooLarge("msg_too_long")])
