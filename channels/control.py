@@ -89,7 +89,7 @@ class ControlLane:
                 return await self._stop(conversation, inbound)
             case CommandName.NEW:
                 await self._stop(conversation, inbound, and_what_waits=False)
-                await self._withdraw_question(conversation)
+                await self._withdraw(await self._open_question(conversation), "a new conversation has begun")
                 question = question_in(inbound)
                 if question is not None:
                     await self.store.ask_anew(self.lease(), stored.id, question)
@@ -105,13 +105,14 @@ class ControlLane:
             case CommandName.PAIR:
                 return await self._pair(command.argument, inbound)
 
-    async def _withdraw_question(self, conversation: int) -> None:
-        """Let the message in which the agent asks something say that nobody can answer it any more."""
+    async def _open_question(self, conversation: int) -> Pending | None:
         turn = await self.store.last_turn(conversation)
-        pending = Pending.load(turn.conversation.pending) if turn is not None else None
-        if pending is not None:
-            why = "Withdrawn: a new conversation has begun."
-            await close_question(self.store, self.lease(), self.carry, pending.turn, why=why)
+        return Pending.load(turn.conversation.pending) if turn is not None else None
+
+    async def _withdraw(self, question: Pending | None, why: str) -> None:
+        """Let the message in which the agent asks something say that nobody can answer it any more."""
+        if question is not None:
+            await close_question(self.store, self.lease(), self.carry, question.turn, why=f"Withdrawn: {why}.")
 
     async def _press(self, press: Press, stored: StoredInbound, inbound: Inbound) -> str:
         match press.action:
@@ -132,13 +133,12 @@ class ControlLane:
 
     async def _stop(self, conversation: int, inbound: Inbound, *, and_what_waits: bool = True) -> str:
         """Stop what is answered in the conversation, or asked and not begun; what to say, where the answer does not."""
-        until = max(inbound.asked_at, inbound.received_at)
         stopped = await self.store.stop_conversation(
             self.lease(),
             conversation,
             _STOPPED,
-            asked_before=until if and_what_waits else None,
-            may_stop=lambda asked: self._may_stop(asked, inbound.sender),
+            lambda asked: self._may_stop(asked, inbound.sender) and _came_first(asked, inbound),
+            and_what_waits=and_what_waits,
         )
         if stopped.turn is not None:
             self.stop(stopped.turn.id, _STOPPED)
@@ -146,7 +146,9 @@ class ControlLane:
         if stopped.dropped:
             return "Stopped before it was begun."
         turn = await self.store.open_turn(conversation)
-        if turn is not None and turn.final is None and not self._may_stop(turn.inbounds, inbound.sender):
+        if turn is not None and turn.final is not None:
+            return "The answer is complete; it is only being shown."
+        if turn is not None and not self._may_stop(turn.inbounds, inbound.sender):
             return "Only who has asked, or an admin, can stop this answer."
         return "Nothing is being written here."
 
@@ -163,10 +165,13 @@ class ControlLane:
         if await self.store.open_turn(conversation) is not None:
             return "I am still answering. `/stop` first, then `/retry`."
         turn = turn or await self.store.last_turn(conversation)
+        question = await self._open_question(conversation)
         again = await self.store.requeue(self.lease(), turn.id, control=stored.id) if turn is not None else None
         if again is None:
             return "There is no question to ask again."
         self.carry(again)
+        if again.resumes is None:
+            await self._withdraw(question, "an earlier message is asked again")
         return ""
 
     async def _status(self, conversation: int, now: float) -> str:
@@ -201,6 +206,12 @@ class ControlLane:
 def _as_time(seconds: float) -> str:
     minutes, rest = divmod(max(0, round(seconds)), 60)
     return f"{minutes} min {rest} s" if minutes else f"{rest} s"
+
+
+def _came_first(asked: Sequence[Inbound], stop: Inbound) -> bool:
+    """Whether a stop can mean these. Where only one side says when it was sent, two clocks are not compared."""
+    is_comparable = (asked[0].sent_at is None) == (stop.sent_at is None)
+    return not is_comparable or asked[0].asked_at <= stop.asked_at
 
 
 def _is_same_message(one: Inbound, other: Inbound) -> bool:

@@ -24,6 +24,7 @@ log = structlog.get_logger(__name__)
 
 _MOST_POSTPONED = 1_000
 _TRY_EVERY = 1.0  # seconds
+_IN_VAIN = 3  # tries after which nothing more is tried for now
 _POSTPONE = 3_600.0  # seconds; by then the platform has brought it again, or the store has other troubles
 
 
@@ -69,23 +70,27 @@ class Inbox:
         while True:
             await self._has_postponed.wait()
             await self._clock.sleep(_TRY_EVERY)
-            while self._postponed and await self._store_one_postponed():
-                pass
+            await self._try_postponed()
             if not self._postponed:
                 self._has_postponed.clear()
 
-    async def _store_one_postponed(self) -> bool:
-        """Whether the store took it; if not, it is the last one to be tried again."""
-        inbound = self._postponed.pop(next(iter(self._postponed)))
-        if self._clock.now() - inbound.received_at > _POSTPONE:
-            return True
-        try:
-            await self.accept(inbound)
-        except StoreAway:
-            return False
-        except Exception:
-            log.exception("an inbound could not be accepted", channel=self._channel)
-        return True
+    async def _try_postponed(self) -> None:
+        """Each in the order in which it was asked, unless the first few fail: then the store is still away."""
+        succeeded = failed = 0
+        for inbound in sorted(self._postponed.values(), key=lambda inbound: inbound.asked_at):
+            if self._clock.now() - inbound.received_at > _POSTPONE:
+                self._postponed.pop(inbound.event_key, None)
+                continue
+            try:
+                await self.accept(inbound)
+                succeeded += 1
+            except StoreAway:
+                failed += 1
+                if failed >= _IN_VAIN and not succeeded:
+                    return
+            except Exception:
+                log.exception("an inbound could not be accepted", channel=self._channel)
+                self._postponed.pop(inbound.event_key, None)
 
     async def _accept(self, inbound: Inbound) -> Accepted:
         if inbound.kind is InboundKind.MESSAGE and is_command(inbound):

@@ -223,11 +223,12 @@ class TurnCarrier:
         ends_as = self.given_up_as if self._has_last_words else TurnState.DONE
         await self._persist(lambda lease: self._channel.store.finish(lease, self.turn.id, ends_as))
         point("done")
+        if self.turn.state is TurnState.RETOUCH:
+            return
         view = self._final or View()
-        if self.turn.state is not TurnState.RETOUCH:
-            metrics, name = self._channel.metrics, self._channel.name
-            metrics.turns.labels(name, view.phase.value).inc()
-            metrics.turn_seconds.labels(name).observe(max(0.0, self._clock.now() - self.turn.question.received_at))
+        metrics, name = self._channel.metrics, self._channel.name
+        metrics.turns.labels(name, view.phase.value).inc()
+        metrics.turn_seconds.labels(name).observe(max(0.0, self._clock.now() - self.turn.question.received_at))
         failed = view.phase in (Phase.FAILED, Phase.STOPPED)
         await self._channel.adapter.hint(self._target, HintState.FAILED if failed else HintState.DONE)
 
@@ -252,6 +253,7 @@ class TurnCarrier:
             last_words.cancel()
         note = "given up: " + ("the reader was told" if reply.done() else "the reader could not be told")
         await self._persist(lambda lease: self._channel.store.finish(lease, self.turn.id, self.given_up_as, note))
+        await self._channel.adapter.hint(self._target, HintState.FAILED)
 
     async def _abandon_run(self) -> None:
         """Let the gateway end what nobody waits for any more: the thread would stay busy, and /retry wait behind it."""

@@ -46,6 +46,7 @@ class PressedButton(BaseModel):
     action: Action
     turn: str = Field(pattern=r"^[0-9a-f]{32}$")
     value: str = Field("", max_length=_LONGEST_FREE_ANSWER)
+    typed: bool = False  # the value is what the person wrote, and never an option's id
 
 
 def asked_of(inbound: Inbound) -> Asked:
@@ -250,7 +251,7 @@ class Pages:
         turn = TurnId(pressed.turn)
         view = await self._view(browser, turn)
         text = _text_of(pressed, view)
-        press = Press(pressed.action, turn, pressed.value)
+        press = Press(pressed.action, turn, pressed.value, is_typed=pressed.typed)
         inbound = self._inbound(browser, str(pressed.id), InboundKind.PRESS, text, press=press)
         accepted = await self.context.sink.accept(inbound)
         if pressed.action is Action.FEEDBACK and accepted is not Accepted.IGNORED:
@@ -302,7 +303,7 @@ def _text_of(pressed: PressedButton, view: View) -> str:
     if pressed.action is not Action.ANSWER:
         return ""
     question = view.question
-    labels = {option.id: option.label for option in question.options} if question else {}
+    labels = {option.id: option.label for option in question.options} if question and not pressed.typed else {}
     if question is None or (pressed.value not in labels and not (question.free_text and pressed.value.strip())):
         raise HTTPException(400, "This is not an answer to the question.")
     return labels.get(pressed.value, pressed.value)

@@ -147,15 +147,31 @@ def _of_message(
 
 
 def _heads(channel: str) -> sa.Select[tuple[int, int, str | None, float]]:
-    """For each conversation that no turn holds: what was asked first of all that waits, and when its group is ready."""
+    """For each conversation that no turn holds: what was asked first of all that waits, and when its group is ready.
+
+    Not where a command that was given before it still waits to be handled: a /new decides where it is asked.
+    """
     here = sa.and_(inbounds.c.channel == channel, _WAITING, _ASKS)
     place = sa.func.row_number().over(partition_by=inbounds.c.conversation_id, order_by=AS_ASKED)
     waiting_here = (
-        sa.select(inbounds.c.conversation_id, inbounds.c.id, inbounds.c.group_key, place.label("place"))
+        sa.select(
+            inbounds.c.conversation_id,
+            inbounds.c.id,
+            inbounds.c.group_key,
+            AS_ASKED[0].label("asked_at"),
+            place.label("place"),
+        )
         .where(here, ~sa.exists().where(turns.c.holds == inbounds.c.conversation_id))
         .subquery()
     )
-    head, mate = waiting_here, inbounds.alias("mate")
+    head, mate, control = waiting_here, inbounds.alias("mate"), inbounds.alias("control")
+    is_preceded = sa.exists().where(
+        control.c.channel == channel,
+        control.c.state == "waiting",
+        control.c.lane == Lane.CONTROL,
+        control.c.conversation_id == head.c.conversation_id,
+        sa.func.coalesce(control.c.asked_at, control.c.accepted_at) <= head.c.asked_at,
+    )
     return (
         sa.select(
             head.c.conversation_id,
@@ -173,6 +189,6 @@ def _heads(channel: str) -> sa.Select[tuple[int, int, str | None, float]]:
                 sa.or_(mate.c.id == head.c.id, mate.c.group_key == head.c.group_key),
             ),
         )
-        .where(head.c.place == 1)
+        .where(head.c.place == 1, ~is_preceded)
         .group_by(head.c.conversation_id, head.c.id, head.c.group_key)
     )

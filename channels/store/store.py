@@ -130,7 +130,6 @@ class Store:
 
         One that cannot be read is given up here or when it is claimed: it becomes a dead letter.
         """
-        self._doubtful.pop(lease.channel, None)
         return await self._database.write(lambda tx: turns.unfinished(tx, lease))
 
     async def waiting(self, conversation_id: int) -> int:
@@ -210,14 +209,16 @@ class Store:
         return await self._database.write(lambda tx: turns.stop(tx, lease, turn_id, notice))
 
     async def stop_conversation(
-        self, lease: Lease, conversation_id: int, notice: str, *, asked_before: float | None, may_stop: turns.MayStop
+        self, lease: Lease, conversation_id: int, notice: str, may_stop: turns.MayStop, *, and_what_waits: bool
     ) -> Stopped:
-        """Stop the turn at work in the conversation; if there is none, drop what waits there from before the moment.
+        """Stop the turn at work in the conversation; if there is none, drop what waits there, if that is wanted.
 
-        None: what waits is left alone. `may_stop` is called off the event loop.
+        Only what `may_stop` allows; it is called off the event loop.
         """
         return await self._database.write(
-            lambda tx: turns.stop_conversation(tx, lease, conversation_id, notice, asked_before, may_stop)
+            lambda tx: turns.stop_conversation(
+                tx, lease, conversation_id, notice, may_stop, and_what_waits=and_what_waits
+            )
         )
 
     async def requeue(self, lease: Lease, turn_id: TurnId, *, control: int | None = None) -> Turn | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import cast
 
 import sqlalchemy as sa
 from pydantic import JsonValue
@@ -107,7 +108,7 @@ def answer_control(tx: Transaction, lease: Lease, inbound_id: int, view: View, n
     )
     number = tx.connection.execute(new.returning(turns.c.number)).scalar_one()
     tx.connection.execute(turn_inbounds.insert(), [{"turn": number, "inbound": inbound_id}])
-    tx.connection.execute(inbounds.update().where(inbounds.c.id == inbound_id).values(state="handled"))
+    handled(tx, lease, inbound_id)
     return load(tx, turns.c.id == new_id)[0]
 
 
@@ -197,8 +198,11 @@ def requeue(tx: Transaction, lease: Lease, turn_id: TurnId, new_id: TurnId, cont
     members = tx.connection.execute(
         sa.select(turn_inbounds.c.inbound).where(turn_inbounds.c.turn == old[turns.c.number])
     ).scalars()
-    _update_conversation(tx, old, pending=old[turns.c.resumes])
-    make(tx, new_id, lease.channel, old[turns.c.conversation_id], list(members))
+    conversation_id = old[turns.c.conversation_id]
+    if not _update_conversation(tx, old, pending=old[turns.c.resumes]):
+        # It was asked before a /new: what is open since then is not what it answered.
+        tx.connection.execute(conversations.update().where(conversations.c.id == conversation_id).values(pending=None))
+    make(tx, new_id, lease.channel, conversation_id, list(members))
     if old[turns.c.state] == TurnState.DEAD:
         tx.connection.execute(turns.update().where(turns.c.id == turn_id).values(state=TurnState.DONE))
     if control is not None:
@@ -208,12 +212,13 @@ def requeue(tx: Transaction, lease: Lease, turn_id: TurnId, new_id: TurnId, cont
 
 
 def handled(tx: Transaction, lease: Lease, control: int) -> None:
-    """Nothing is left to be done for a control inbound."""
+    """Nothing is left to be done for a control inbound; what was asked after it can be claimed."""
     tx.connection.execute(
         inbounds.update()
         .where(inbounds.c.id == control, inbounds.c.channel == lease.channel, inbounds.c.lane == Lane.CONTROL)
         .values(state="handled")
     )
+    tx.wake(lease.channel)
 
 
 # ---------------------------------------------------------------- stopped
@@ -227,27 +232,25 @@ def stop(tx: Transaction, lease: Lease, turn_id: TurnId, notice: str) -> bool:
 
 
 def stop_conversation(
-    tx: Transaction, lease: Lease, conversation_id: int, notice: str, asked_before: float | None, may_stop: MayStop
+    tx: Transaction, lease: Lease, conversation_id: int, notice: str, may_stop: MayStop, *, and_what_waits: bool
 ) -> Stopped:
-    """Stop the turn that holds the conversation; when there is none, drop what waits and was asked before the moment.
+    """Stop the turn that holds the conversation; when there is none, drop what waits there, if that is wanted.
 
-    Only what `may_stop` allows by the inbounds it answers. Without a moment, what waits is left alone.
+    Only what `may_stop` allows by the inbounds it answers.
     """
     fence(tx, lease)
     turn = open_turn(tx, conversation_id)
-    if turn is not None:
-        stops = may_stop(turn.inbounds) and stop(tx, lease, turn.id, notice)
-        return Stopped(turn=turn if stops else None)
-    if asked_before is None:
+    if turn is not None and may_stop(turn.inbounds):
+        return Stopped(turn=turn if stop(tx, lease, turn.id, notice) else None)
+    if turn is not None or not and_what_waits:
         return Stopped()
-    early = sa.select(inbounds.c.id, inbounds.c.payload).where(
+    waiting = sa.select(inbounds.c.id, inbounds.c.payload).where(
         inbounds.c.conversation_id == conversation_id,
         inbounds.c.channel == lease.channel,
         inbounds.c.state == "waiting",
         inbounds.c.lane == Lane.TURN,
-        AS_ASKED[0] <= asked_before,
     )
-    questions = ((row.id, readable_inbound(row.payload)) for row in tx.connection.execute(early))
+    questions = ((row.id, readable_inbound(row.payload)) for row in tx.connection.execute(waiting))
     dropped = [number for number, asked in questions if asked is not None and may_stop([asked])]
     tx.connection.execute(inbounds.update().where(inbounds.c.id.in_(dropped)).values(state="dropped"))
     return Stopped(dropped=len(dropped))
@@ -363,8 +366,9 @@ def _carry_on(tx: Transaction, lease: Lease, turn_id: TurnId, **values: object) 
     return row
 
 
-def _update_conversation(tx: Transaction, turn: sa.RowMapping, **values: object) -> None:
-    tx.connection.execute(
+def _update_conversation(tx: Transaction, turn: sa.RowMapping, **values: object) -> bool:
+    """Change the turn's conversation, unless it has begun afresh since; whether that was so."""
+    changed = (
         conversations.update()
         .where(
             conversations.c.id == turn[turns.c.conversation_id],
@@ -372,6 +376,7 @@ def _update_conversation(tx: Transaction, turn: sa.RowMapping, **values: object)
         )
         .values(**values)
     )
+    return tx.connection.execute(changed).rowcount > 0
 
 
 def _held(tx: Transaction, conversation_id: int) -> bool:
@@ -401,10 +406,18 @@ def _turn_of(row: sa.RowMapping, asked: Sequence[JsonValue]) -> Turn | Unreadabl
             final=_final_of(row),
             note=row[turns.c.note],
             stop_notice=row[turns.c.stop_notice] or "",
-            resumes=row[turns.c.resumes],
+            resumes=_resumes_of(row),
         )
     except Unreadable as error:
         return error
+
+
+def _resumes_of(row: sa.RowMapping) -> JsonValue:
+    """The question that a turn answers. One that a version without this column has claimed answers the open one."""
+    is_unanswered = row[turns.c.holds] is not None and row[turns.c.final] is None
+    if row[turns.c.resumes] is None and is_unanswered and row[turns.c.generation] == row[conversations.c.generation]:
+        return cast(JsonValue, row[conversations.c.pending])
+    return cast(JsonValue, row[turns.c.resumes])
 
 
 def _state_of(row: sa.RowMapping) -> TurnState:

@@ -90,6 +90,26 @@ async def test_what_came_while_the_store_was_away_is_stored_without_being_brough
     await desk.until_stored("k0", "k1", "k2")
 
 
+async def test_what_was_postponed_is_stored_in_the_order_in_which_it_was_asked(desk: Desk) -> None:
+    desk.store.is_away = True
+    for number in range(7):
+        await desk.turned_away(inbound(f"k{number}", sent_at=START + number))
+        await desk.clock.advance(1.0)  # some are tried, in vain
+    desk.store.is_away = False
+    stored: list[str] = []
+    accept = desk.store.accept
+
+    async def noted(inbound: Inbound, lane: Lane, *, joins: Place | None = None) -> StoredInbound | None:
+        stored.append(inbound.event_key)
+        return await accept(inbound, lane, joins=joins)
+
+    desk.store.accept = noted  # type: ignore[method-assign]
+    async with asyncio.timeout(20):
+        while len(stored) < 7:
+            await desk.pass_by(1)
+    assert stored == [f"k{number}" for number in range(7)]
+
+
 async def test_what_is_brought_again_in_the_meantime_is_one_inbound(desk: Desk) -> None:
     desk.store.is_away = True
     await desk.turned_away(asked("k1"))

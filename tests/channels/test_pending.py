@@ -10,7 +10,7 @@ from pydantic import JsonValue
 from channels.access import BusyPolicy, Policy
 from channels.adapter import Accepted
 from channels.inputs import Ask, Resume
-from channels.model import Action, Attachment, Inbound, InboundKind, Option, Phase, Place, Sender, TurnId, View
+from channels.model import Action, Attachment, Inbound, InboundKind, Option, Phase, Place, Press, Sender, TurnId, View
 from channels.pending import Pending
 from channels.questions import clarification, open_questions
 from channels.store.records import Turn
@@ -366,3 +366,16 @@ async def test_an_old_button_interrupts_no_answer(open_room: Open) -> None:
     await room.press(Action.ANSWER, first.id, "1")
     await room.bench.settled()
     assert "Well, yes." in room.text()
+
+
+async def test_a_number_typed_beside_the_buttons_is_no_position_of_one(open_room: Open) -> None:
+    question = AskPerson({"question": "How many?", "options": ["3", "1"]})
+    room = await open_room([question], [Say("Thanks.")])
+    await room.say("buy some")
+    await room.bench.settled()
+    press = Press(Action.ANSWER, (await room.last()).id, "1", is_typed=True)
+    await room.say("", kind=InboundKind.PRESS, press=press)
+    await room.shows("Thanks.")
+    given = room.bench.gateway.runs[1].request.input
+    assert isinstance(given, Resume)
+    assert list(given.answers.values()) == ["1"]

@@ -101,6 +101,50 @@ async def test_a_stop_right_after_the_question_is_obeyed(open_room: Open, settle
     await room.shows("the rest")
 
 
+@pytest.mark.parametrize("is_owned", [True, False])
+async def test_a_question_right_behind_new_is_asked_in_the_new_conversation(open_room: Open, is_owned: bool) -> None:
+    room = await open_room([Say("answer")])
+    await room.say("one")
+    await room.bench.settled()
+    behind = [room.inbound("/new"), room.inbound("two")]
+    if is_owned:
+        for inbound in behind:
+            await room.bench.inbox.accept(inbound)
+    else:
+        await room.bench.stop()
+        for inbound in behind:
+            await stored_elsewhere(room, inbound)
+        await room.bench.start()
+    await room.bench.until(lambda: room.bench.gateway.questions == ["one", "two"])
+    await room.bench.settled()
+    first, second = (run.request.thread for run in room.bench.gateway.runs)
+    assert first != second
+    assert (await final(room)).phase is Phase.DONE
+
+
+async def test_a_question_right_behind_a_stop_is_answered(open_room: Open) -> None:
+    room = await open_room([Say("answer")])
+    await room.say("one")
+    await room.bench.settled()
+    await room.bench.stop()
+    for text in ("/stop", "two"):
+        await stored_elsewhere(room, room.inbound(text))
+    await room.bench.start()
+    await room.bench.until(lambda: room.bench.gateway.questions == ["one", "two"])
+    await room.bench.settled()
+    assert (await final(room)).phase is Phase.DONE
+
+
+async def test_a_stop_that_comes_late_does_not_reach_a_newer_answer(open_room: Open) -> None:
+    room = await open_room([Say("begun "), Pause(20), Say("done", message="b")])
+    now = room.bench.clock.now()
+    await room.say("two", sent_at=now)
+    await room.shows("begun")
+    await room.say("/stop", sent_at=now - 60)
+    await room.bench.settled()
+    assert "done" in room.text()
+
+
 async def test_a_stop_does_not_reach_what_is_asked_after_it(open_room: Open) -> None:
     room = await open_room([Say("answer")])
     stop = room.inbound("/stop")
@@ -173,6 +217,28 @@ async def test_an_answer_whose_run_failed_is_given_again(open_room: Open) -> Non
     await room.shows("It worked")
     second, third = (run.request.input for run in room.bench.gateway.runs[1:])
     assert second == third
+
+
+async def test_what_was_asked_before_a_new_conversation_is_asked_again_in_this_one(open_room: Open) -> None:
+    question = AskPerson({"question": "Which city?"})
+    room = await open_room([Say("first")], [question], [Say("second")])
+    await room.say("one")
+    await room.bench.settled()
+    old = (await room.last()).id
+    await room.say("/new")
+    await room.bench.settled()
+    await room.say("book a flight")
+    await room.bench.settled()
+    asked = await room.last()
+    assert (await final(room)).phase is Phase.ASKING
+    await room.press(Action.RETRY, old)
+    await room.shows("second")
+    await room.bench.settled()
+    assert room.bench.gateway.questions == ["one", "book a flight", "one"]
+    withdrawn = await room.bench.store.turn(asked.id)
+    assert withdrawn is not None
+    assert withdrawn.final is not None
+    assert "asked again" in withdrawn.final.notice
 
 
 async def test_a_retry_is_done_once_whatever_the_store_does_in_between(

@@ -171,9 +171,9 @@ for (const button of document.querySelectorAll(".suggestion")) {
 // A control at work stays where the focus is; `disabled` would take the focus from it.
 const isAtWork = (control) => control?.getAttribute("aria-disabled") === "true";
 
-async function press(controls, action, turn, value = "") {
+async function press(controls, action, turn, value = "", typed = false) {
   for (const control of controls) control.setAttribute("aria-disabled", "true");
-  const body = JSON.stringify({ id: newId(), action, turn, value });
+  const body = JSON.stringify({ id: newId(), action, turn, value, typed });
   let answer;
   for (let attempt = 0; attempt < PRESS_TRIES; attempt += 1) {
     answer = await post("presses", body);
@@ -185,10 +185,10 @@ async function press(controls, action, turn, value = "") {
   if (!answer.ok) complain(answer.error);
 }
 
-function answerQuestion(question, turn, value) {
+function answerQuestion(question, turn, value, typed = false) {
   scrollToEnd();
   composer.takeFocusBack();
-  return press(question.querySelectorAll("button, input"), "a", turn, value);
+  return press(question.querySelectorAll("button, input"), "a", turn, value, typed);
 }
 
 document.addEventListener("click", async (event) => {
@@ -215,7 +215,7 @@ document.addEventListener("submit", (event) => {
   event.preventDefault();
   const field = form.elements.answer;
   const value = field.value.trim();
-  if (value && !isAtWork(field)) answerQuestion(form.closest(".question"), form.dataset.turn, value);
+  if (value && !isAtWork(field)) answerQuestion(form.closest(".question"), form.dataset.turn, value, true);
 });
 
 document.addEventListener("keydown", (event) => {

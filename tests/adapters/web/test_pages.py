@@ -273,6 +273,10 @@ async def test_a_free_answer_is_taken_only_where_the_question_allows_it(
     open_question = Question("q", "Which?", (Option("0", "Slow"),))
     await _show(adapter, sink.inbounds[0], message_view("", Phase.ASKING, question=open_question), turn)
     assert (await _press(visitor, Action.ANSWER, turn, "  ")).status_code == 400
+    typed = {"id": str(uuid.uuid4()), "action": "a", "turn": turn, "value": "0", "typed": True}
+    assert (await visitor.post("/presses", json=typed)).status_code == 200
+    press = sink.inbounds[-1].press
+    assert (press, sink.inbounds[-1].text) == (Press(Action.ANSWER, turn, "0", is_typed=True), "0")
     await _press(visitor, Action.ANSWER, turn, "something else")
     assert sink.inbounds[-1].text == "something else"
 

@@ -404,13 +404,14 @@ async def test_a_turn_whose_commit_was_not_seen_is_given_out_by_the_next_claim(
     assert await store.claim(lease, 10) == []
 
 
-async def test_a_turn_found_unfinished_is_not_given_out_by_a_claim_again(
+async def test_a_turn_whose_claim_got_no_answer_is_given_out_whoever_has_looked_meanwhile(
     store: Store, lease: Lease, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await accepted(store, inbound("k1"))
     with _answers_lost(monkeypatch), pytest.raises(StoreUnavailable):
         await store.claim(lease, 10)
     assert [keys(turn) for turn in await store.unfinished(lease)] == [["k1"]]
+    assert [keys(turn) for turn in await store.claim(lease, 10)] == [["k1"]]
     assert await store.claim(lease, 10) == []
 
 
@@ -511,6 +512,26 @@ async def test_what_waits_is_claimed_in_the_order_in_which_it_was_asked_not_brou
     await accepted(store, inbound("early", at=START + 5, sent_at=START + 2))
     await accepted(store, inbound("now", at=START + 3))
     assert [keys(turn) for turn in await all_turns(store, lease)] == [["early"], ["now"], ["late"]]
+
+
+async def test_what_was_asked_behind_a_command_waits_until_that_is_handled(store: Store, lease: Lease) -> None:
+    before = await accepted(store, inbound("before", "hall"))
+    await accepted(store, inbound("elsewhere", "garden"))
+    command = await accepted(store, inbound("/new"), Lane.CONTROL)
+    await accepted(store, inbound("behind"))
+    late = await accepted(store, inbound("/stop", "hall", sent_at=START + 5), Lane.CONTROL)
+    assert {*map(first_key, await store.claim(lease, 10))} == {"before", "elsewhere"}
+    assert (before.conversation_id, late.conversation_id) != (command.conversation_id, command.conversation_id)
+    woken: list[str] = []
+    store.subscribe(woken.append)
+    await store.control_done(lease, command.id)
+    await asyncio.sleep(0.01)
+    assert woken != []
+    assert [keys(turn) for turn in await store.claim(lease, 10)] == [["behind"]]
+
+
+def first_key(turn: Turn) -> str:
+    return keys(turn)[0]
 
 
 async def test_the_members_of_a_turn_are_in_the_order_in_which_they_were_asked(store: Store, lease: Lease) -> None:

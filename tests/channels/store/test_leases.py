@@ -155,9 +155,9 @@ READS: dict[str, Write] = {
 
 
 async def something_to_do(store: Store, lease: Lease) -> Todo:
-    control = await accepted(store, inbound("stop"), Lane.CONTROL)
     done = await answered(store, lease, "k1", "garden")
     turn = await claimed(store, lease, "k2")
+    control = await accepted(store, inbound("stop"), Lane.CONTROL)
     await accepted(store, inbound("k3"))
     return Todo(control.id, await known(store, turn), done)
 

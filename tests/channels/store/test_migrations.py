@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import shutil
 import subprocess
 import sys
@@ -17,12 +18,14 @@ from alembic.migration import MigrationContext
 from alembic.script import ScriptDirectory
 from sqlalchemy.engine import Engine
 
+from channels.model import Place
 from channels.store import Store
+from channels.store.codec import inbound_to_json
 from channels.store.database import create_engine, parse_url
 from channels.store.migrate import STORE, Schema, migrate
 from channels.store.records import StoreError
 from channels.store.schema import metadata
-from tests.channels.store.samples import contents, owned
+from tests.channels.store.samples import contents, inbound, owned
 from tests.clock import ManualClock
 
 REVISIONS = [script.revision for script in ScriptDirectory(str(STORE.versions.parent)).walk_revisions()][::-1]
@@ -110,6 +113,33 @@ async def test_a_database_of_each_version_is_upgraded_with_its_data(
         kept = [{name: row[name] for name in old_rows[0] if name in row} for row in rows(engine, table)]
         for old in old_rows:
             assert {name: value for name, value in old.items() if name in kept[0]} in kept
+
+
+async def test_what_the_version_before_had_begun_goes_on_as_it_was_meant(
+    engine: Engine, empty_database_url: str, clock: ManualClock
+) -> None:
+    migrate(engine, to="0001")
+    place = json.dumps({"channel": "team", "chat": "lobby", "thread": "t1", "user": None, "private": False})
+    payload = json.dumps(inbound_to_json(inbound("k1", thread="t1")))
+    with engine.begin() as connection:
+        for statement in (
+            "INSERT INTO conversations (id, channel, chat, place_key, place, generation, pending, moved, created_at)"
+            " VALUES (1, 'team', 'lobby', 'key', :place, 0, '\"open\"', false, 1)",
+            "INSERT INTO inbounds (id, channel, event_key, conversation_id, lane, state, ready_at, accepted_at,"
+            " payload) VALUES (1, 'team', 'k1', 1, 'turn', 'taken', 1, 1, :payload)",
+            "INSERT INTO turns (number, id, channel, conversation_id, holds, generation, state, note, created_at)"
+            " VALUES (1, 'turn1', 'team', 1, 1, 0, 'claimed', '', 1)",
+            "INSERT INTO turn_inbounds (turn, inbound) VALUES (1, 1)",
+        ):
+            values = {"place": place, "payload": payload}
+            connection.execute(sa.text(statement), {name: values[name] for name in values if f":{name}" in statement})
+    store = await Store.open(empty_database_url, clock)
+    lease = await owned(store, channel="team")
+    (turn,) = await store.unfinished(lease)
+    assert turn.resumes == "open", "it answers the question that is open, and asks nothing new"
+    assert await store.takes_part(Place("team", "lobby", "t1"))
+    assert not await store.takes_part(Place("team", "lobby", "t2"))
+    await store.close()
 
 
 def test_a_migration_that_rebuilds_a_table_keeps_what_refers_to_it(engine: Engine, tmp_path: Path) -> None:

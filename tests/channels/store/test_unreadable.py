@@ -242,8 +242,8 @@ async def test_what_waits_and_cannot_be_read_does_not_disturb_a_look_for_somethi
         lease,
         conversation,
         "Stopped.",
-        asked_before=float("inf"),
-        may_stop=lambda asked: asked[0].event_key == "k2",
+        lambda asked: asked[0].event_key == "k2",
+        and_what_waits=True,
     )
     assert dropped.dropped == 1
     await store.rekey(CHANNEL, "lobby", "hall")
