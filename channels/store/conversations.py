@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 import sqlalchemy as sa
-from pydantic import JsonValue
 
 from channels.model import Inbound, Place, ThreadId
 from channels.store.codec import inbound_to_json, place_from_json, place_to_json, readable_inbound
@@ -118,11 +117,6 @@ def take_part(tx: Transaction, conversation_id: int, thread: Place) -> None:
 def takes_part(tx: Transaction, thread: Place) -> bool:
     """Whether a question was taken in the thread."""
     return of_message(tx, thread.channel, thread.chat, _thread_key(thread)) is not None
-
-
-def set_pending(tx: Transaction, lease: Lease, conversation_id: int, pending: JsonValue) -> None:
-    fence(tx, lease)
-    _update(tx, lease, conversation_id, pending=pending)
 
 
 def new_generation(tx: Transaction, lease: Lease, conversation_id: int) -> Conversation:

@@ -119,9 +119,6 @@ class Stopped:
     turn: Turn | None = None
     dropped: int = 0
 
-    def __bool__(self) -> bool:
-        return self.turn is not None or self.dropped > 0
-
 
 @dataclass(frozen=True, slots=True)
 class Counts:

@@ -254,10 +254,6 @@ class Store:
 
     # ------------------------------------------------------------ conversations
 
-    async def set_pending(self, lease: Lease, conversation_id: int, pending: JsonValue) -> None:
-        """The question that the conversation waits on; None: none."""
-        await self._database.write(lambda tx: conversations.set_pending(tx, lease, conversation_id, pending))
-
     async def new_generation(self, lease: Lease, conversation_id: int) -> Conversation:
         """Begin afresh at the same place: no thread, no question, the next generation."""
         return await self._database.write(lambda tx: conversations.new_generation(tx, lease, conversation_id))

@@ -142,7 +142,6 @@ WRITES: dict[str, Write] = {
     "finish": lambda store, lease, todo: store.finish(lease, todo.turn.id, TurnState.DEAD, "late"),
     "retouch": lambda store, lease, todo: store.retouch(lease, todo.done.id, ANSWER),
     "requeue": lambda store, lease, todo: store.requeue(lease, todo.done.id),
-    "set_pending": lambda store, lease, todo: store.set_pending(lease, todo.turn.conversation.id, "late"),
     "new_generation": lambda store, lease, todo: store.new_generation(lease, todo.turn.conversation.id),
     "ask_anew": lambda store, lease, todo: store.ask_anew(lease, todo.control, inbound("anew")),
     "renew": lambda store, lease, todo: store.renew(lease),

@@ -128,15 +128,15 @@ async def test_a_turn_of_another_channel_is_out_of_reach(store: Store, lease: Le
 
 async def test_an_answered_question_waits_no_longer(store: Store, lease: Lease) -> None:
     turn = await claimed(store, lease)
-    await store.set_pending(lease, turn.conversation.id, {"question": 1})
+    await store.save_final(lease, turn.id, ANSWER, {"question": 1})
     assert (await known(store, turn)).conversation.pending == {"question": 1}
     await store.save_final(lease, turn.id, ANSWER, None)
     assert (await known(store, turn)).conversation.pending is None
 
 
 async def test_a_new_generation_has_neither_thread_nor_question(store: Store, lease: Lease) -> None:
-    turn = await answered(store, lease)
-    await store.set_pending(lease, turn.conversation.id, "question")
+    turn = await claimed(store, lease)
+    await store.save_final(lease, turn.id, ANSWER, "question")
     fresh = await store.new_generation(lease, turn.conversation.id)
     assert (fresh.id, fresh.generation, fresh.thread_id, fresh.pending) == (turn.conversation.id, 1, None, None)
     assert await store.conversation_at(fresh.place) == fresh
@@ -155,8 +155,6 @@ async def test_a_turn_from_before_a_new_generation_does_not_bring_its_thread_or_
 
 
 async def test_an_unknown_conversation_cannot_be_changed(store: Store, lease: Lease) -> None:
-    with pytest.raises(StoreError, match="no conversation"):
-        await store.set_pending(lease, 999, None)
     with pytest.raises(StoreError, match="no conversation"):
         await store.new_generation(lease, 999)
 
