@@ -114,6 +114,19 @@ async def test_what_a_question_refers_to_stands_above_it(open_room: Open) -> Non
     assert room.bench.gateway.questions == ["> The Rhine ends\n>\n> in Rotterdam.\n\nIs this true?"]
 
 
+async def test_what_all_parts_of_a_turn_refer_to_is_said_and_fetched_once(open_room: Open) -> None:
+    room = await open_room([Say("yes")])
+    room.adapter.files["plan.csv"] = b"1,2"
+    plan = Attachment("plan.csv", "text/csv", {"name": "plan.csv"})
+    for text in ("", "compare"):
+        await room.say(text, quote="the list", attachments=(plan,), group="album", settle=0.5)
+    await room.bench.settled()
+    assert room.bench.gateway.questions == ["> the list\n\ncompare"]
+    (run,) = room.bench.gateway.runs
+    assert isinstance(run.request.input, Ask)
+    assert [file.name for file in run.request.input.files] == ["plan.csv"]
+
+
 async def test_turns_of_one_conversation_follow_each_other_and_other_conversations_do_not_wait(open_room: Open) -> None:
     room = await open_room([Pause(40), Say("slow")], [Say("quick")], [Say("second")])
     await room.say("one", "a")

@@ -185,12 +185,12 @@ def test_what_a_question_replies_to_comes_with_it_unless_the_bot_wrote_it(
     assert [file.name for file in inbound.attachments] == files
 
 
-def test_of_an_album_only_the_part_with_the_words_brings_what_it_replies_to() -> None:
+def test_every_part_of_an_album_brings_what_it_replies_to() -> None:
     part = {**bare(), "media_group_id": "1", "document": DOCUMENT, "reply_to_message": FROM_ANN}
     first, second = read({**part, "caption": "@bridge_bot"}), read(part)
     assert first is not None
     assert second is not None
-    assert (first.quote, second.quote) == (FROM_ANN["text"], "")
+    assert (first.quote, second.quote) == (FROM_ANN["text"], FROM_ANN["text"])
 
 
 def test_keys_are_what_a_redelivery_repeats() -> None:
