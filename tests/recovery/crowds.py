@@ -10,6 +10,7 @@ import zlib
 from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Sequence
 from http.cookiejar import CookieJar, DefaultCookiePolicy
+from typing import Generic, Protocol, TypeVar
 
 import httpx
 from pydantic import JsonValue
@@ -19,12 +20,15 @@ from adapters.web.guard import REQUEST_HEADER
 from channels.clock import SystemClock
 from tests.adapters.web.page_model import PageModel
 from tests.emulators.feishu import FeishuEmulator, Limits, Shown
-from tests.emulators.journal import Fault, FaultKind
+from tests.emulators.journal import Fault, FaultKind, Faults, Journal
 from tests.emulators.slack import APP_TOKEN, BOT_TOKEN, Seen, SlackEmulator
 from tests.emulators.slack.deliveries import DeliveryKind, DeliveryState
 from tests.emulators.telegram import TelegramEmulator
 from tests.recovery.relay import Relay
 
+_BAD_GATEWAY = Fault(FaultKind.ANSWER, 502, body="<html>502 Bad Gateway</html>")
+_OUTAGE = (_BAD_GATEWAY, _BAD_GATEWAY)
+_TOO_MANY = {"ok": False, "error_code": 429, "description": "Too Many Requests", "parameters": {"retry_after": 1}}
 _FEISHU_SECRET = "chaos-secret-of-the-app"
 
 Urls = Callable[[], Sequence[str]]
@@ -182,11 +186,34 @@ class WebCrowd(Crowd):
         return time.monotonic() if page.is_success else None
 
 
-class RelayedCrowd(Crowd):
-    """A platform that replicas call, each through a relay of its own. `changes`: parts of the paths that change what
-    people read."""
+class Emulator(Protocol):
+    """What the emulators have in common here."""
+
+    faults: Faults
+
+    @property
+    def journal(self) -> Journal: ...
+
+
+_E = TypeVar("_E", bound=Emulator)
+
+
+class RelayedCrowd(Crowd, Generic[_E]):
+    """A platform that replicas call, each through a relay of its own.
+
+    `changes`: parts of the paths that change what people read. `troubles`: a method, and what its next calls meet.
+    """
 
     changes: tuple[str, ...]
+    troubles: tuple[tuple[str, tuple[Fault, ...]], ...]
+    _emulator: _E
+
+    def trouble(self, dice: random.Random) -> None:
+        method, faults = dice.choice(self.troubles)
+        self._emulator.faults.plan(method, *faults)
+
+    def broken_rules(self) -> list[str]:
+        return self._emulator.journal.broken
 
     async def _open_relays(self, replicas: Sequence[str], platform_url: str) -> None:
         port = int(platform_url.rpartition(":")[2])
@@ -206,11 +233,17 @@ class RelayedCrowd(Crowd):
         return [one.at for one in heard if any(change in one.path for change in self.changes)]
 
 
-class TelegramCrowd(RelayedCrowd):
+class TelegramCrowd(RelayedCrowd[TelegramEmulator]):
     """Private chats with one bot, by long polling."""
 
     platform = "telegram"
     changes = ("/sendMessage", "/editMessageText", "/deleteMessage")
+    troubles = (
+        ("*", _OUTAGE),
+        ("editMessageText", (Fault(FaultKind.ANSWER, 429, body=_TOO_MANY),)),
+        ("editMessageText", (Fault(FaultKind.DROP_AFTER),)),
+        ("sendMessage", (Fault(FaultKind.DROP_BEFORE),)),
+    )
     sends_may_double = True  # the Bot API has no key that makes a send repeatable
 
     async def start(self, replicas: Sequence[str], urls: Urls, database: str) -> None:
@@ -247,28 +280,17 @@ class TelegramCrowd(RelayedCrowd):
     def unconfirmed(self) -> int:
         return len(self._emulator.pending_updates)
 
-    def trouble(self, dice: random.Random) -> None:
-        bad_gateway = Fault(FaultKind.ANSWER, 502, body="<html>502 Bad Gateway</html>")
-        wait = {"ok": False, "error_code": 429, "description": "Too Many Requests", "parameters": {"retry_after": 1}}
-        match dice.randrange(4):
-            case 0:
-                self._emulator.faults.plan("*", bad_gateway, bad_gateway)
-            case 1:
-                self._emulator.faults.plan("editMessageText", Fault(FaultKind.ANSWER, 429, body=wait))
-            case 2:
-                self._emulator.faults.plan("editMessageText", Fault(FaultKind.DROP_AFTER))
-            case _:
-                self._emulator.faults.plan("sendMessage", Fault(FaultKind.DROP_BEFORE))
 
-    def broken_rules(self) -> list[str]:
-        return self._emulator.journal.broken
-
-
-class SlackCrowd(RelayedCrowd):
+class SlackCrowd(RelayedCrowd[SlackEmulator]):
     """Direct messages in one workspace, by Socket Mode. A lost send is looked for, so none may double."""
 
     platform = "slack"
     changes = ("/chat.postMessage", "/chat.update", "/chat.startStream", "/chat.appendStream", "/chat.stopStream")
+    troubles = (
+        ("*", _OUTAGE),
+        ("chat.update", (Fault(FaultKind.DROP_AFTER),)),
+        ("chat.postMessage", (Fault(FaultKind.DROP_AFTER),)),
+    )
 
     async def start(self, replicas: Sequence[str], urls: Urls, database: str) -> None:
         self._emulator = SlackEmulator(SystemClock(), ack_seconds=6.0)
@@ -320,25 +342,17 @@ class SlackCrowd(RelayedCrowd):
     def _written(self, person: str) -> list[Seen]:
         return self._emulator.answers(self._emulator.direct(person).id)
 
-    def trouble(self, dice: random.Random) -> None:
-        bad_gateway = Fault(FaultKind.ANSWER, 502, body="<html>502 Bad Gateway</html>")
-        match dice.randrange(3):
-            case 0:
-                self._emulator.faults.plan("*", bad_gateway, bad_gateway)
-            case 1:
-                self._emulator.faults.plan("chat.update", Fault(FaultKind.DROP_AFTER))
-            case _:
-                self._emulator.faults.plan("chat.postMessage", Fault(FaultKind.DROP_AFTER))
 
-    def broken_rules(self) -> list[str]:
-        return self._emulator.journal.broken
-
-
-class FeishuCrowd(RelayedCrowd):
+class FeishuCrowd(RelayedCrowd[FeishuEmulator]):
     """Chats with one person each, by the long connection. Sends carry a key, so none may double."""
 
     platform = "feishu"
     changes = ("/cardkit/", "/im/v1/messages")
+    troubles = (
+        ("*", _OUTAGE),
+        ("cardkit.element.content", (Fault(FaultKind.DROP_AFTER),)),
+        ("im.message.reply", (Fault(FaultKind.DROP_AFTER),)),
+    )
 
     async def start(self, replicas: Sequence[str], urls: Urls, database: str) -> None:
         self._app_id = f"cli_{self.name}"
@@ -379,19 +393,6 @@ class FeishuCrowd(RelayedCrowd):
 
     def _written(self, person: str) -> list[Shown]:
         return self._emulator.replies(self._emulator.p2p(person))
-
-    def trouble(self, dice: random.Random) -> None:
-        bad_gateway = Fault(FaultKind.ANSWER, 502, body="<html>502 Bad Gateway</html>")
-        match dice.randrange(3):
-            case 0:
-                self._emulator.faults.plan("*", bad_gateway, bad_gateway)
-            case 1:
-                self._emulator.faults.plan("cardkit.element.content", Fault(FaultKind.DROP_AFTER))
-            case _:
-                self._emulator.faults.plan("im.message.reply", Fault(FaultKind.DROP_AFTER))
-
-    def broken_rules(self) -> list[str]:
-        return self._emulator.journal.broken
 
 
 CROWDS: tuple[type[Crowd], ...] = (WebCrowd, TelegramCrowd, SlackCrowd, FeishuCrowd)
