@@ -188,11 +188,15 @@ class Receiver:
             settle=self._company.settle if group is not None else 0.0,
             quote=quoted.text,
         )
-        if await self._sink.accept(inbound) is Accepted.TAKEN and (command is None or is_new):
-            notes: dict[str, Json | bool] = {} if root is None else {said_key: is_for_agent(read.text)}
-            if is_for_agent(read.text):
-                notes[_place_key(message.message_id)] = _place_of(inbound)
-            self._own(asyncio.create_task(self._remember(notes), name=f"remember-{message.message_id}"))
+        accepted = await self._sink.accept(inbound)
+        if accepted is Accepted.IGNORED or (command is not None and not is_new):
+            return
+        notes: dict[str, Json | bool] = {}
+        if is_for_agent(read.text):  # a duplicate's process may have died before it noted this
+            notes[_place_key(message.message_id)] = _place_of(inbound)
+        if accepted is Accepted.TAKEN and root is not None:
+            notes[said_key] = is_for_agent(read.text)
+        await self._remember(notes)
 
     def _group_of(self, message: Message, sender: str, read: Read, thread: str | None, now: float) -> str | None:
         opens_thread = thread is not None and thread == message.message_id
@@ -219,8 +223,7 @@ class Receiver:
         """So that the conversation is found when a question is recalled (the event does not say where it was), and that
         what the agent has been told is known."""
         try:
-            for key, value in notes.items():
-                await self._sink.remember(key, value, _KEEP_PLACE)
+            await asyncio.gather(*(self._sink.remember(key, value, _KEEP_PLACE) for key, value in notes.items()))
         except StoreAway:
             log.info("a question will not be found if it is recalled")
 

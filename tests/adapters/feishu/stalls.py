@@ -15,15 +15,11 @@ import pytest
 
 @dataclass(frozen=True, slots=True)
 class Stall:
-    """One step: what it was, and the seconds for which it worked and for which it waited."""
+    """One step: what it was (the same of every such step), and the seconds for which it worked and waited."""
 
     what: str
     worked: float
     waited: float
-
-    @property
-    def seconds(self) -> float:
-        return max(self.worked, self.waited)
 
 
 _QUEUED = Path("/proc/thread-self/schedstat")
@@ -38,20 +34,28 @@ def _spent() -> tuple[float, float]:
     return worked, now - worked - queued
 
 
+def _name_of(handle: asyncio.Handle) -> str:
+    """The coroutine that takes the step, or the function that is called."""
+    callback = handle._callback  # type: ignore[attr-defined]
+    owner = getattr(callback, "__self__", None)
+    named = owner.get_coro() if isinstance(owner, asyncio.Task) else callback
+    return str(getattr(named, "__qualname__", type(named).__qualname__))
+
+
 @contextmanager
-def loop_watched(longest: float) -> Iterator[list[Stall]]:
-    """The steps of the running loop that work or wait for longer than `longest` seconds."""
+def loop_watched(*, worked: float, waited: float) -> Iterator[list[Stall]]:
+    """The steps of the running loop that work or wait for longer than so many seconds."""
     stalls: list[Stall] = []
     loop = asyncio.get_running_loop()
     original = asyncio.events.Handle._run
 
     def timed(handle: asyncio.Handle) -> None:
-        what = repr(handle)
-        worked, waited = _spent()
+        what = _name_of(handle)
+        worked_before, waited_before = _spent()
         original(handle)
         worked_after, waited_after = _spent()
-        stall = Stall(what, worked_after - worked, waited_after - waited)
-        if stall.seconds > longest and handle._loop is loop:  # type: ignore[attr-defined]
+        stall = Stall(what, worked_after - worked_before, waited_after - waited_before)
+        if (stall.worked > worked or stall.waited > waited) and handle._loop is loop:  # type: ignore[attr-defined]
             stalls.append(stall)
 
     with pytest.MonkeyPatch.context() as patched:

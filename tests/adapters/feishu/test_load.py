@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import logging
 import time
 from collections.abc import Callable
@@ -10,24 +11,29 @@ from io import StringIO
 from itertools import pairwise
 
 import pytest
+from markdown_it import MarkdownIt
 
 from adapters.feishu.api import Api
 from adapters.feishu.errors import CODES, ApiRefusal, Means, failure_of
 from adapters.feishu.ops import FeishuShown
 from channels.adapter import Draw, RateLimited, ReplyTarget, Unauthorised
-from channels.model import Phase, Segment, View
+from channels.model import Phase, Segment, TurnId, View
 from channels.observe import configure_logging
 from tests.adapters.feishu.apart import Elsewhere, apart, until
 from tests.adapters.feishu.conftest import Open
-from tests.adapters.feishu.offline import TURN, Desk
+from tests.adapters.feishu.offline import Desk
 from tests.adapters.feishu.stalls import Stall, loop_watched
 from tests.clock import ManualClock, ScaledClock
 from tests.emulators.feishu import FeishuEmulator, refuse
 from tests.emulators.journal import Fault, FaultKind
 from tests.scripted import Pause, Say
 
-LONGEST_STALL = 0.020  # seconds
-SURELY_A_STALL = 0.100  # seconds; no other load of the machine makes a step so long
+LIVES = 5
+"""What the channel does wrong it does in every life; what the machine does comes and goes."""
+LONGEST_STEP = 2.0
+"""Times a `yardstick`, which takes about 10 ms where nothing else runs: 20 ms there, and more on a loaded machine."""
+PARAGRAPH = "这是**回答**。 " * 40 + "\n\n"
+LONGEST_WAIT = 0.020  # seconds
 FAIR_SHARE = 20 * 60.0 / 800
 """Seconds between two changes of one card when 20 grow: growth may spend 800 calls a minute."""
 
@@ -51,35 +57,50 @@ async def test_twenty_live_cards_share_the_apps_budget_and_none_starves(open_roo
     assert all(call.status in (101, 200) for call in room.emulator.journal.calls)
 
 
-def planning_time(desk: Desk, view: View) -> float:
-    """CPU seconds. Planning is pure: of several times the shortest is the one that nobody else had a part in."""
+def yardstick() -> float:
+    """CPU seconds of a piece of work that is none of ours and of the same kind: how fast this machine is just now."""
+    gc.collect()
     began = time.thread_time()
-    desk.surface.plan(view, desk.shown, desk.clock.now())
+    MarkdownIt("commonmark").parse("This is a **fairly** long answer with `code` in it. " * 450)
     return time.thread_time() - began
 
 
-def test_no_step_of_planning_takes_long_whatever_the_length() -> None:
+def planning_time(desk: Desk, view: View) -> float:
+    """CPU seconds. Planning is pure: of several times the shortest is the one that nobody else had a part in."""
+    times = []
+    for _ in range(3):
+        began = time.thread_time()
+        desk.surface.plan(view, desk.shown, desk.clock.now())
+        times.append(time.thread_time() - began)
+    return min(times)
+
+
+def test_no_step_of_planning_takes_longer_the_longer_the_answer_is() -> None:
     prose = "这是一个**很长**的回答，包含 `code` 和 [链接](https://example.org)。" * 20
-    text = (prose + "\n\n| a | b |\n|---|---|\n" + "| 1 | 2 |\n" * 30 + "\n") * 40
-    assert len(text) > 50_000
+    text = (prose + "\n\n| a | b |\n|---|---|\n" + "| 1 | 2 |\n" * 30 + "\n") * 80
+    assert len(text) > 100_000
     desk = Desk()
-    slowest = 0.0
+    early = late = 0.0
     for end in range(1_000, len(text), 1_500):
         view = View(phase=Phase.WRITING, body=(Segment("a", text[:end]),), revision=end)
         while True:
-            slowest = max(slowest, min(planning_time(desk, view) for _ in range(3)))
+            took = planning_time(desk, view)
+            if end < 20_000:  # a second card has begun by then
+                early = max(early, took)
+            else:
+                late = max(late, took)
             if not desk.step(view):
                 break
         desk.wait(1.0)
-    assert slowest < LONGEST_STALL
+    assert late < 2 * early
     assert not desk.emulator.journal.broken
 
 
-async def live_through(elsewhere: Elsewhere) -> list[Stall]:
+async def live_through(elsewhere: Elsewhere, life: int) -> list[Stall]:
     """Start, receive, answer, lose the connection and come back, stop; the steps that took too long."""
     adapter, ears = elsewhere.channel()
     chat = await elsewhere.act("p2p", "Ann")
-    with loop_watched(LONGEST_STALL) as stalls:
+    with loop_watched(worked=LONGEST_STEP * yardstick(), waited=LONGEST_WAIT) as stalls:
         await adapter.start()
         await until(lambda: ears.came_up == 1)
         earlier = ""
@@ -89,11 +110,11 @@ async def live_through(elsewhere: Elsewhere) -> list[Stall]:
         await elsewhere.act("merge_forward", "Ann", chat, [earlier] * 3)
         await until(lambda: len(ears.heard) == 11)
         question = ears.heard[-1]
-        surface = adapter.surface(ReplyTarget(TURN, question.place, question))
+        surface = adapter.surface(ReplyTarget(TurnId(f"{life:032x}"), question.place, question))
         shown = FeishuShown()
         for end in range(2_000, 30_000, 4_000):
             phase = Phase.DONE if end > 24_000 else Phase.WRITING
-            view = View(phase=phase, body=(Segment("a", "这是**回答**。 " * (end // 10)),), revision=end)
+            view = View(phase=phase, body=(Segment("a", PARAGRAPH * (end // len(PARAGRAPH))),), revision=end)
             for op in surface.plan(view, shown, 0.0)[:1]:
                 shown = surface.advance(shown, op, await surface.perform(op), 0.0)
             await asyncio.sleep(0.15)
@@ -105,31 +126,35 @@ async def live_through(elsewhere: Elsewhere) -> list[Stall]:
 
 async def test_starting_receiving_replying_and_reconnecting_never_stall_the_loop() -> None:
     async with apart() as elsewhere:
-        for _ in range(3):
-            stalls = await live_through(elsewhere)
-            assert not [stall for stall in stalls if stall.seconds > SURELY_A_STALL]
-            if not stalls:
-                break  # what is no fault of the channel's does not come each time
+        stalls = await live_through(elsewhere, 0)
+        always = {stall.what for stall in stalls}
+        for life in range(1, LIVES):
+            if not always:
+                break
+            stalls = await live_through(elsewhere, life)
+            always &= {stall.what for stall in stalls}
         assert not await elsewhere.broken()
-    assert not stalls
+    assert not always, stalls
 
 
 async def test_a_step_that_works_for_long_and_one_that_waits_are_seen() -> None:
+    longest = 0.020
+
     def work() -> None:
         ends = time.thread_time() + 0.05
         while time.thread_time() < ends:
             pass
 
     async def stalls_of(step: Callable[[], None]) -> list[Stall]:
-        with loop_watched(LONGEST_STALL) as stalls:
+        with loop_watched(worked=longest, waited=longest) as stalls:
             asyncio.get_running_loop().call_soon(step)
             await asyncio.sleep(0.1)
         return [stall for stall in stalls if step.__name__ in stall.what]
 
     (worked,) = await stalls_of(work)
-    assert worked.worked > LONGEST_STALL
+    assert worked.worked > longest
     (waited,) = await stalls_of(wait_for_nothing)
-    assert waited.waited > LONGEST_STALL > waited.worked
+    assert waited.waited > longest > waited.worked
 
 
 def wait_for_nothing() -> None:

@@ -357,6 +357,26 @@ async def test_a_recalled_question_stops_its_answer(open_room: Open) -> None:
     await room.settled()
 
 
+async def test_a_question_whose_process_died_before_it_noted_where_it_was_is_found_when_it_is_recalled(
+    open_room: Open, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    room = await open_room([Say("begun"), Pause(3000)], settle_seconds=0.0)
+    chat = room.emulator.p2p("Ann")
+
+    async def never(*_: object) -> None:
+        await asyncio.Event().wait()
+
+    monkeypatch.setattr(room.bench.inbox, "remember", never)
+    question = await room.ask("Ann", "hi")
+    await room.shows(chat, "begun")
+    await room.bench.crash()
+    await room.emulator.wait_for(lambda: all(event.acked for event in room.emulator.events), 20)
+    await room.emulator.recall("Ann", question)
+    await room.settled()
+    assert "deleted" in room.text(chat)
+    assert room.questions == ["hi"]
+
+
 async def test_other_events_are_acked_and_the_log_counts_them(open_room: Open) -> None:
     with capture_logs() as lines:
         room = await open_room([Say("x")], reaction=None)
