@@ -143,6 +143,14 @@ class Transient(Failure):
     """Surely not done, and worth trying again (a refused connection, a 5xx)."""
 
 
+class FileAway(Transient):
+    """The gateway does not hand out a file of the agent's just now."""
+
+
+class FileGone(Refused):
+    """A file of the agent's cannot be had any more; asking again is of no use."""
+
+
 Outcome = Receipt | Intent | Failure
 
 # ---------------------------------------------------------------- reply side
@@ -263,7 +271,7 @@ class HintState(StrEnum):
 
 
 OpenFile = Callable[[File], Awaitable[bytes]]
-"""Fetches a file the agent made, whole and bounded in size. Raises `Refused` when it cannot be had."""
+"""Fetches a file the agent made, whole and bounded in size. Raises `FileAway` or `FileGone` and nothing else."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,7 +13,7 @@ import structlog
 from pydantic import JsonValue, SecretStr
 from starlette.types import ASGIApp
 
-from channels.adapter import Adapter, ChannelState, Context, Health, Refused
+from channels.adapter import Adapter, ChannelState, Context, FileAway, FileGone, Health
 from channels.clock import Clock, SystemClock, wait_until
 from channels.console import Console
 from channels.gateway import Gateway, GatewayError
@@ -325,7 +325,10 @@ class Bridge:
         try:
             return await self._gateway.open_file(file)
         except GatewayError as error:
-            raise Refused(str(error)) from None
+            raise (FileAway if error.is_passing else FileGone)(str(error)) from None
+        except Exception as error:
+            log.exception("a file of the agent could not be read", file=file.name)
+            raise FileAway(f"the file cannot be read: {type(error).__name__}") from None
 
     # ---------------------------------------------------------------- watching
 

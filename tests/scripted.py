@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import uuid
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
 from pydantic import JsonValue
 
+from channels.adapter import Failure
 from channels.clock import Clock
 from channels.gateway.runs import RunEnd, RunRequest
 from channels.inputs import Ask, Resume
@@ -94,6 +95,9 @@ class ScriptedGateway:
         self.runs: list[ScriptedRun] = []
         self.threads: list[ThreadId] = []
         self.files: dict[str, bytes] = {}
+        self.withheld: dict[str, Failure] = {}
+        """Why files are not handed out, by name."""
+        self.opened: Counter[str] = Counter()
 
     async def aclose(self) -> None:
         """Nothing to close."""
@@ -102,6 +106,9 @@ class ScriptedGateway:
         self.threads.append(thread)
 
     async def open_file(self, file: File) -> bytes:
+        self.opened[file.name] += 1
+        if failure := self.withheld.get(file.name):
+            raise failure
         return self.files[file.id]
 
     async def cancel(self, thread: ThreadId, run: RunId) -> bool:

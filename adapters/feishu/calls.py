@@ -156,11 +156,7 @@ class Calls:
     # ---------------------------------------------------------------- files
 
     async def _upload(self, file: File) -> Receipt:
-        try:
-            data = await self._open_file(file)
-        except Exception:
-            log.exception("a file of the agent could not be read")
-            raise Unknown("the gateway did not hand out the file") from None
+        data = await self._open_file(file)
         if not data:
             raise Refused("the file is empty")
         if len(data) > LARGEST_FILE:

@@ -29,6 +29,7 @@ from adapters.feishu.ops import (
 from channels.adapter import (
     Closed,
     Failure,
+    FileAway,
     Forbidden,
     Gone,
     Intent,
@@ -327,9 +328,9 @@ def _after_upload(shown: FeishuShown, op: UploadFile, outcome: Outcome) -> Feish
             file = known.model_copy(update={"trouble": "it is larger than may be sent here"})
         case Refused() | Gone() | Closed():
             file = known.model_copy(update={"trouble": "it could not be sent"})
-        case Unknown() if tries >= _MOST_TRIES:
+        case Unknown() | FileAway() if tries >= _MOST_TRIES:
             file = known.model_copy(update={"trouble": "it could not be sent"})
-        case Unknown():
+        case Unknown() | FileAway():
             file = known.model_copy(update={"tries": tries})
         case _:
             return shown

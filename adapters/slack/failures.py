@@ -36,10 +36,6 @@ class Outside(Refused):
     """The bot may not post in this place; the answer to a slash command has a way of its own."""
 
 
-class FileAway(Transient):
-    """The gateway does not hand out the file, at least not now."""
-
-
 ERRORS: Mapping[type[Failure], str] = {
     Unauthorised: (
         "invalid_auth not_authed account_inactive token_revoked token_expired org_login_required access_denied "

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from adapters.slack.failures import FileAway, NoStream, Outside, StillStreaming, Uneditable
+from adapters.slack.failures import NoStream, Outside, StillStreaming, Uneditable
 from adapters.slack.ops import (
     Append,
     Delete,
@@ -18,6 +18,8 @@ from adapters.slack.shown import Page, ResponseShown, SlackShown
 from channels.adapter import (
     Closed,
     Failure,
+    FileAway,
+    FileGone,
     Forbidden,
     Gone,
     Intent,
@@ -172,6 +174,8 @@ def _file_advanced(shown: SlackShown, op: FileOp, outcome: Outcome, now: float) 
         case FindFile(), Receipt():
             # Not there: it is uploaded anew, because a file can be shared only once.
             update = {"shared": True} if outcome.id else {"file": "", "asked_at": None}
+        case Upload(), FileGone():
+            update = {"failures": _FILE_TRIES}
         case _, Gone() | Refused() | TooLarge() | Closed():
             update = {"failures": state.failures + _REFUSED_TRIES, "file": "", "asked_at": None}
         case Upload(), Unknown():

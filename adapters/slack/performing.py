@@ -11,7 +11,7 @@ from pydantic import JsonValue
 
 from adapters.slack import limits
 from adapters.slack.api import Answer, SlackApi
-from adapters.slack.failures import FileAway, NoStream, Outside, refusal_scope
+from adapters.slack.failures import NoStream, Outside, refusal_scope
 from adapters.slack.identity import Identity
 from adapters.slack.ops import (
     Append,
@@ -34,7 +34,7 @@ from adapters.slack.shown import Page
 from adapters.slack.spot import Spot, moment
 from adapters.slack.status import Sessions
 from adapters.slack.text import fallback, unformatted
-from channels.adapter import Closed, Failure, Forbidden, Gone, Op, OpenFile, Receipt, Refused, Unknown
+from channels.adapter import Closed, Forbidden, Gone, Op, OpenFile, Receipt, Refused, Unknown
 from channels.shapes import as_list, as_object, as_text
 
 log = structlog.get_logger(__name__)
@@ -239,15 +239,7 @@ class Performer:
     # ---------------------------------------------------------------- files
 
     async def _upload(self, op: Upload) -> Receipt:
-        try:
-            data = await self.open_file(op.file)
-        except Gone:
-            raise
-        except Failure as failure:
-            raise FileAway(str(failure)) from None
-        except Exception as error:
-            log.exception("a file of the agent could not be read", file=op.file.name)
-            raise FileAway(f"the file cannot be read: {type(error).__name__}") from None
+        data = await self.open_file(op.file)
         if not data:
             raise Refused("Slack takes no empty files")
         answer = await self.api.call(limits.UPLOAD, filename=op.file.name or "file", length=len(data))

@@ -31,7 +31,6 @@ from adapters.telegram.ops import (
     Delete,
     Draft,
     Edit,
-    FileAway,
     FileForm,
     Keyboard,
     NoRight,
@@ -43,6 +42,7 @@ from adapters.telegram.ops import (
 from channels.adapter import (
     Draw,
     Failure,
+    FileAway,
     Op,
     OpenFile,
     Receipt,
@@ -301,8 +301,8 @@ async def _opened(op: SendFile, open_file: OpenFile) -> bytes:
     try:
         async with asyncio.timeout(_OPEN):
             data = await open_file(op.file)
-    except Exception as error:  # noqa: BLE001 - the gateway's failures are its own kinds; all mean "not now"
-        raise FileAway(f"the file cannot be fetched: {type(error).__name__}") from None
+    except TimeoutError:
+        raise FileAway(f"the file cannot be fetched within {_OPEN:g} s") from None
     if not data:
         raise TooLarge("Telegram does not take empty files")
     if len(data) > UPLOAD_BYTES:

@@ -8,7 +8,7 @@ from enum import StrEnum
 from pydantic import BaseModel, ConfigDict
 
 from adapters.telegram.marks import Styled
-from channels.adapter import Forbidden, Gone, Op, Shown, Transient
+from channels.adapter import Forbidden, Gone, Op, Shown
 from channels.model import File
 
 MOST_UNKNOWNS = 8
@@ -137,10 +137,6 @@ class Moved(Gone):
     def __init__(self, chat: str) -> None:
         super().__init__("the group was upgraded to a supergroup")
         self.chat = chat
-
-
-class FileAway(Transient):
-    """The gateway does not hand the file out."""
 
 
 class NoRight(Forbidden):

@@ -12,7 +12,6 @@ from adapters.telegram.ops import (
     Delete,
     Draft,
     Edit,
-    FileAway,
     FileForm,
     Moved,
     Plainness,
@@ -27,6 +26,8 @@ from adapters.telegram.ops import (
 )
 from channels.adapter import (
     Closed,
+    FileAway,
+    FileGone,
     Forbidden,
     Gone,
     Intent,
@@ -221,7 +222,7 @@ def _file_sent(shown: TelegramShown, op: SendFile, outcome: Outcome) -> Telegram
         case Moved():
             shown = shown.model_copy(update={"chat": outcome.chat})
         case Refused() | TooLarge() | Gone() | Closed() | FileAway():
-            following = FileForm.SENTENCE if isinstance(outcome, FileAway) else _AFTER[op.form]
+            following = FileForm.SENTENCE if isinstance(outcome, FileAway | FileGone) else _AFTER[op.form]
             file = file.model_copy(update={"form": following, "tries": 0, "in_doubt": file.unknowns > 0})
         case _:
             pass

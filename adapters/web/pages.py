@@ -25,7 +25,7 @@ from adapters.web.log import LogAway, Upload, WebLog
 from adapters.web.paint import RASTER_IMAGES, AskedFile
 from adapters.web.templating import FOLDER, STATIC_VERSION, render
 from adapters.web.timeline import Asked, Timelines
-from channels.adapter import Accepted, Context, Failure, Gone, StoreAway
+from channels.adapter import Accepted, Context, Failure, FileGone, StoreAway
 from channels.commands import CommandName, is_command, parse_command, question_in
 from channels.model import Action, Attachment, Inbound, InboundKind, Place, Press, Sender, TurnId, View
 from config.web import WebChannel
@@ -174,7 +174,7 @@ class Pages:
             raise HTTPException(404, "There is no such file.")
         try:
             data = await self.context.open_file(file)
-        except Gone:
+        except FileGone:
             raise HTTPException(410, "The file is no longer there.") from None
         except Failure as error:
             log.warning("a file could not be fetched", cause=str(error))

@@ -29,7 +29,14 @@ _CANCEL_TRIES = 3
 
 
 class GatewayError(Exception):
-    """The gateway could not do it. The text is for operators and carries no secrets."""
+    """The gateway could not do it. The text is for operators and carries no secrets.
+
+    `is_passing`: asking again later may help.
+    """
+
+    def __init__(self, reason: str, *, is_passing: bool = False) -> None:
+        super().__init__(reason)
+        self.is_passing = is_passing
 
 
 @dataclass(frozen=True, slots=True)
@@ -201,7 +208,8 @@ class Gateway:
                 return await self._link.artifact(thread, path)
             state = await self._link.state(thread)
         except Trouble as trouble:
-            raise GatewayError(f"cannot read the file: {trouble}") from None
+            is_passing = trouble.kind not in (TroubleKind.MISSING, TroubleKind.REFUSED)
+            raise GatewayError(f"cannot read the file: {trouble}", is_passing=is_passing) from None
         for message in as_list(state.values.get("messages")):
             if as_object(message).get("id") == file.reference.get("message"):
                 return await asyncio.to_thread(_block_bytes, as_object(message), file.reference.get("block"))

@@ -15,15 +15,19 @@ import pytest
 from starlette.responses import PlainTextResponse
 from starlette.types import Receive, Scope, Send
 
+import adapters.web
 from adapters.embedded import EmbeddedGateway
+from adapters.web.adapter import WebAdapter
+from channels.adapter import Context, FileAway, FileGone
 from channels.app import Bridge
-from channels.model import Inbound, InboundKind, Place, Sender
+from channels.model import File, Inbound, InboundKind, Place, Sender
 from channels.server import AddressInUse, AdminGuard, build_app
 from channels.store import inbox
 from channels.store.database import Transaction
 from channels.store.records import Lane, TurnState
 from channels.store.schema import inbounds
 from config.loading import parse_settings
+from config.web import WebChannel
 
 Open = Callable[..., Awaitable[Bridge]]
 
@@ -119,6 +123,28 @@ async def test_a_channel_that_cannot_even_be_set_up_stops_none_of_the_others(
     assert "adapters.slack" in channels["sl"]["reason"]
     assert (await get(bridge, "/")).status_code == 200
     assert "chokes on" in (await get(bridge, "/console")).text
+
+
+async def test_a_file_that_the_gateway_does_not_have_is_gone_and_with_the_gateway_it_is_away(
+    open_bridge: Open, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    contexts: list[Context] = []
+    build = adapters.web.build
+
+    def noting(settings: WebChannel, context: Context) -> WebAdapter:
+        contexts.append(context)
+        return build(settings, context)
+
+    monkeypatch.setattr("adapters.web.build", noting)
+    channels = web_channel(tmp_path)
+    file = File("f", "f.txt", reference={"thread": "0a3fe0ce-3b2b-4d44-a1f5-6f1d6a0a6f0e", "message": "m", "block": 0})
+    bridge = await open_bridge(channels=channels)
+    with pytest.raises(FileGone):
+        await contexts[0].open_file(file)
+    await bridge.stop()
+    await open_bridge(channels=channels, gateway_url="http://127.0.0.1:9")
+    with pytest.raises(FileAway):
+        await contexts[1].open_file(file)
 
 
 async def test_not_ready_while_a_channel_can_show_nothing(open_bridge: Open, tmp_path: Path) -> None:

@@ -504,8 +504,9 @@ async def test_a_file_in_a_message_is_read_from_the_state(server: respx.MockRout
 
     assert await gateway().open_file(file("m1", 1)) == b"hi"
     for missing in (file("m1", 2), file("m1", 3), file("m1", 9), file("m2", 1)):
-        with pytest.raises(GatewayError):
+        with pytest.raises(GatewayError) as caught:
             await gateway().open_file(missing)
+        assert not caught.value.is_passing
 
 
 async def test_an_artifact_is_fetched_and_bounded(server: respx.MockRouter, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -515,10 +516,14 @@ async def test_an_artifact_is_fetched_and_bounded(server: respx.MockRouter, monk
     route = server.get("/threads/t/artifacts/mnt/user-data/outputs/a%20b.txt")
     route.respond(content=b"0123456789")
     assert await gateway().open_file(file) == b"0123456789"
-    for refusal in (httpx.Response(200, content=b"0123456789A"), httpx.Response(404), httpx.Response(500)):
-        route.mock(return_value=refusal)
-        with pytest.raises(GatewayError):
-            await gateway().open_file(file)
+    too_long, missing = httpx.Response(200, content=b"0123456789A"), httpx.Response(404)
+    failing, denied, cut = httpx.Response(500), httpx.Response(401), httpx.ReadError("cut")
+    for refusals, is_passing in (((too_long, missing), False), ((failing, denied, cut), True)):
+        for refusal in refusals:
+            route.mock(side_effect=[refusal])
+            with pytest.raises(GatewayError) as caught:
+                await gateway().open_file(file)
+            assert caught.value.is_passing is is_passing
 
 
 async def test_an_artifact_outside_the_threads_files_is_not_asked_for(server: respx.MockRouter) -> None:

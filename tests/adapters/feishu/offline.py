@@ -16,7 +16,7 @@ from adapters.feishu.errors import ApiRefusal
 from adapters.feishu.ops import FeishuShown, Format
 from adapters.feishu.sheets import Manner
 from adapters.feishu.surface import FeishuSurface
-from channels.adapter import Failure, Intent, Op, Outcome, ReplyTarget, Transient, Unknown
+from channels.adapter import Failure, FileAway, Intent, Op, Outcome, ReplyTarget, Transient, Unknown
 from channels.model import File, Inbound, InboundKind, Place, Sender, TurnId, View
 from config.channel import Streaming
 from tests.clock import ManualClock
@@ -164,6 +164,8 @@ class Desk:
         self.cards_unavailable += 1
 
     async def _open_file(self, file: File) -> bytes:
+        if file.id not in self.files:
+            raise FileAway("the gateway is away")
         return self.files[file.id]
 
     # -- driving

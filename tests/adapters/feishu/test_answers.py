@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from channels.access import Policy, ShowReasoning
+from channels.adapter import FileAway, FileGone
 from tests.adapters.feishu.conftest import Open
 from tests.adapters.feishu.strategies import words_of
 from tests.emulators.feishu import rate_limited, refuse
@@ -193,6 +194,18 @@ async def test_files_follow_the_answer_as_pictures_and_as_files(open_room: Open)
     replies = room.replies(chat)
     assert [reply.kind for reply in replies] == ["interactive", "image", "file", "text"]
     assert "c.txt" in replies[3].text
+
+
+async def test_a_file_that_is_gone_is_asked_for_once_and_one_that_is_away_more_often(open_room: Open) -> None:
+    room = await open_room([Say("Here."), GiveFile("gone.png", PNG), GiveFile("away.txt", b"b")])
+    gateway = room.bench.gateway
+    gateway.withheld = {"gone.png": FileGone("not there any more"), "away.txt": FileAway("the gateway is away")}
+    chat = room.emulator.p2p("Ann")
+    await room.ask("Ann", "files")
+    await room.settled()
+    words = ["Here.", "gone.png: it could not be sent.", "away.txt: it could not be sent."]
+    assert [reply.text for reply in room.replies(chat)] == words
+    assert gateway.opened["gone.png"] == 1 < 3 < gateway.opened["away.txt"]
 
 
 async def test_commands_are_answered_with_one_call(open_room: Open) -> None:

@@ -9,7 +9,7 @@ import pytest
 
 from adapters.slack import limits
 from channels.access import Policy, ShowReasoning
-from channels.adapter import ChannelState, Gone, HintState, OpenFile, Refused, ReplyTarget
+from channels.adapter import ChannelState, FileAway, FileGone, HintState, OpenFile, ReplyTarget
 from channels.model import File, Phase, TurnId
 from channels.store.records import TurnState
 from tests.adapters.slack.conftest import OpenDesk
@@ -397,22 +397,14 @@ async def test_a_file_that_the_gateway_never_hands_out_is_named_and_holds_nobody
     assert "And on." in desk.text(root)
 
 
-async def test_a_file_that_is_gone_is_named_after_a_few_tries(
-    open_desk: OpenDesk, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """What is away may come back; what is gone hardly does."""
-    tries: dict[str, int] = {}
-
-    async def open_file(file: File) -> bytes:
-        tries[file.name] = tries.get(file.name, 0) + 1
-        raise Gone("not there any more") if file.name == "gone.txt" else Refused("the gateway is away")
-
+async def test_a_file_that_is_gone_is_asked_for_once_and_one_that_is_away_more_often(open_desk: OpenDesk) -> None:
     desk = await open_desk([Say("Here you are."), GiveFile("gone.txt", b"a"), GiveFile("away.txt", b"b")])
-    monkeypatch.setattr(desk.bench.gateway, "open_file", open_file)
+    gateway = desk.bench.gateway
+    gateway.withheld = {"gone.txt": FileGone("not there any more"), "away.txt": FileAway("the gateway is away")}
     root = await desk.ask("report")
     await desk.answered()
     assert "Could not be attached: gone.txt, away.txt" in desk.text(root)
-    assert tries["gone.txt"] <= 3 < tries["away.txt"]
+    assert gateway.opened["gone.txt"] == 1 < 3 < gateway.opened["away.txt"]
 
 
 def away_for(seconds: float, desk: Desk) -> OpenFile:
@@ -424,7 +416,7 @@ def away_for(seconds: float, desk: Desk) -> OpenFile:
         now = desk.bench.clock.now()
         first.append(now)
         if now < first[0] + seconds:
-            raise Refused("the gateway is away")
+            raise FileAway("the gateway is away")
         return await real(file)
 
     return open_file

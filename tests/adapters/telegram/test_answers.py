@@ -9,6 +9,7 @@ import pytest
 from pydantic import JsonValue
 
 from channels.access import Policy, ShowReasoning
+from channels.adapter import FileAway, FileGone
 from channels.markdown import display_width
 from tests.adapters.telegram.board import tokens
 from tests.adapters.telegram.conftest import SPEED, OpenTalk
@@ -333,6 +334,19 @@ async def test_a_file_of_which_nobody_can_say_whether_it_came_is_sent_twice_at_m
     assert [file.file for file in files] == ["document big.zip"] * copies
     assert word.text == "The file big.zip may not have arrived: Telegram does not say."
     assert after.text == "next"
+    assert not talk.emulator.journal.broken
+
+
+async def test_a_file_that_is_gone_is_asked_for_once_and_one_that_is_away_more_often(open_talk: OpenTalk) -> None:
+    talk = await open_talk([Say("Here."), GiveFile("gone.png", PNG), GiveFile("away.txt", b"b")])
+    gateway = talk.bench.gateway
+    gateway.withheld = {"gone.png": FileGone("not there any more"), "away.txt": FileAway("the gateway is away")}
+    chat = talk.emulator.private_chat()
+    talk.emulator.say(chat, "both")
+    await talk.settled()
+    words = ["Here.", "The file gone.png could not be sent.", "The file away.txt could not be sent."]
+    assert [answer.text for answer in talk.answers(chat)] == words
+    assert gateway.opened["gone.png"] == 1 < 3 < gateway.opened["away.txt"]
     assert not talk.emulator.journal.broken
 
 

@@ -10,7 +10,7 @@ from pydantic import JsonValue
 
 from adapters.web import build
 from adapters.web.adapter import WebAdapter
-from channels.adapter import Accepted, ChannelState, Context, Failure, Gone, Outcome, ReplyTarget, Shown, StoreAway
+from channels.adapter import Accepted, ChannelState, Context, Failure, FileGone, Outcome, ReplyTarget, Shown, StoreAway
 from channels.clock import Clock, SystemClock
 from channels.model import Action, File, Inbound, Phase, Segment, TurnId, View, new_turn_id
 from config.web import WebChannel
@@ -59,7 +59,7 @@ async def open_file(file: File) -> bytes:
     """Files that the agent made: the content is in the reference."""
     content = file.reference.get("content")
     if not isinstance(content, str):
-        raise Gone("no such file")
+        raise FileGone("no such file")
     return content.encode("latin-1")
 
 
