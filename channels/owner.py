@@ -184,9 +184,13 @@ class ChannelOwner:
         return max(0, MOST_RUNS - sum(carrier.needs_run for carrier in self.live()))
 
     async def _interrupt_busy(self) -> None:
-        for carrier in self.live():
-            if carrier.turn.state is not TurnState.RETOUCH and await self._store.waiting(carrier.turn.conversation.id):
-                carrier.stop("Stopped: a newer question came.")
+        busy = {
+            carrier.turn.conversation.id: carrier
+            for carrier in self.live()
+            if carrier.turn.state is not TurnState.RETOUCH
+        }
+        for conversation in await self._store.with_waiting(busy) if busy else ():
+            busy[conversation].stop("Stopped: a newer question came.")
 
     async def _handle_controls(self) -> None:
         while True:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Collection, Sequence
 
 import sqlalchemy as sa
 
@@ -83,9 +84,11 @@ def next_ready(tx: Transaction, lease: Lease) -> float | None:
     return tx.connection.execute(sa.select(sa.func.min(heads.c.ready_at))).scalar()
 
 
-def waiting(tx: Transaction, conversation_id: int) -> int:
-    query = sa.select(inbounds.c.payload).where(inbounds.c.conversation_id == conversation_id, _WAITING, _ASKS)
-    return sum(as_object(payload).get("press") is None for payload in tx.connection.execute(query).scalars())
+def waiting(tx: Transaction, conversation_ids: Collection[int]) -> Counter[int]:
+    columns = sa.select(inbounds.c.conversation_id, inbounds.c.payload)
+    query = columns.where(inbounds.c.conversation_id.in_(conversation_ids), _WAITING, _ASKS)
+    rows = tx.connection.execute(query)
+    return Counter(row.conversation_id for row in rows if as_object(row.payload).get("press") is None)
 
 
 def drop_waiting(tx: Transaction, lease: Lease, chat: str, message_id: str) -> int:

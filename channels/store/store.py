@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from functools import partial
 from typing import Self
 
@@ -134,7 +134,12 @@ class Store:
 
     async def waiting(self, conversation_id: int) -> int:
         """How many messages of the conversation wait to be claimed; a button that was pressed asks nothing."""
-        return await self._database.read(lambda tx: inbox.waiting(tx, conversation_id))
+        counts = await self._database.read(lambda tx: inbox.waiting(tx, [conversation_id]))
+        return counts[conversation_id]
+
+    async def with_waiting(self, conversation_ids: Collection[int]) -> set[int]:
+        """Those of the conversations in which a message waits to be claimed."""
+        return set(await self._database.read(lambda tx: inbox.waiting(tx, conversation_ids)))
 
     async def is_open(self, channel: str, chat: str, message_id: str) -> bool:
         """Whether the message is a question that waits, or one that is being answered."""

@@ -272,6 +272,7 @@ async def test_those_that_wait_are_counted_and_can_be_taken_back(store: Store, l
         await accepted(store, inbound(key))
     conversation = turn.conversation.id
     assert await store.waiting(conversation) == 3
+    assert await store.with_waiting([conversation, conversation + 1]) == {conversation}
     assert await store.drop_waiting(lease, "lobby", "message-k1") == 0  # it waits no longer
     assert await store.drop_waiting(lease, "lobby", "message-k3") == 1
     assert await store.waiting(conversation) == 2
