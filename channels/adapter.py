@@ -270,6 +270,9 @@ class HintState(StrEnum):
     FAILED = "failed"
 
 
+FILE_PATIENCE = 60.0
+"""Seconds for which a file that is away is asked for again: a gateway that starts anew is back by then."""
+
 OpenFile = Callable[[File], Awaitable[bytes]]
 """Fetches a file the agent made, whole and bounded in size. Raises `FileAway` or `FileGone` and nothing else."""
 
@@ -289,6 +292,11 @@ class Adapter(Protocol):
     @property
     def budgets(self) -> Mapping[str, Budget]:
         """The budgets that this channel's ops draw on, by name."""
+        ...
+
+    @property
+    def command_sign(self) -> str:
+        """What people here type before a command: a slash, or "!" where the platform keeps slashes for itself."""
         ...
 
     @property

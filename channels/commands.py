@@ -31,6 +31,7 @@ DESCRIPTIONS: dict[CommandName, str] = {
 """The commands that are offered to people, in this order."""
 
 
+_SPOKEN_OF = re.compile(rf"(?<![\w/])/({'|'.join(CommandName)})\b")
 _WORD = re.compile(r"\S+")
 _ARGUMENTS: dict[CommandName, re.Pattern[str]] = {
     CommandName.NEW: re.compile(r".+", re.DOTALL),  # what the new conversation begins with
@@ -79,6 +80,11 @@ def question_in(inbound: Inbound) -> Inbound | None:
     if command is None or command.name is not CommandName.NEW or not (command.argument or inbound.attachments):
         return None
     return replace(inbound, kind=InboundKind.MESSAGE, text=command.argument)
+
+
+def as_typed(words: str, sign: str) -> str:
+    """The bridge's own words with the commands in them as people type them: behind `sign` instead of a slash."""
+    return _SPOKEN_OF.sub(rf"{sign}\1", words)
 
 
 def help_text() -> str:

@@ -10,7 +10,7 @@ import structlog
 from pydantic import JsonValue
 
 from channels.access import Policy, Verdict
-from channels.commands import Command, CommandName, help_text, parse_command, question_in
+from channels.commands import Command, CommandName, as_typed, help_text, parse_command, question_in
 from channels.inbox import paired_key, verdict_on_sender
 from channels.model import Action, Inbound, InboundKind, Phase, Press, Segment, Sender, TurnId, View
 from channels.observe import Metrics
@@ -35,6 +35,7 @@ class ControlLane:
 
     channel: str
     policy: Policy
+    command_sign: str
     store: Store
     metrics: Metrics
     lease: Callable[[], Lease]
@@ -47,6 +48,7 @@ class ControlLane:
         inbound = stored.inbound
         answer = await self._act(stored, inbound)
         if answer and CONSOLE not in inbound.extra:
+            answer = as_typed(answer, self.command_sign)
             view = View(phase=Phase.DONE, body=(Segment("command", answer),), revision=1)
             self.carry(await self.store.answer_control(self.lease(), stored.id, view))
         else:

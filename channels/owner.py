@@ -60,7 +60,15 @@ class ChannelOwner:
         self._crashes: dict[str, int] = {}
         self._lost: LostLease | None = None
         self._controls = ControlLane(
-            self.channel, parts.policy, parts.store, parts.metrics, self.lease, self.live, self.carry, self.stop
+            self.channel,
+            parts.policy,
+            parts.adapter.command_sign,
+            parts.store,
+            parts.metrics,
+            self.lease,
+            self.live,
+            self.carry,
+            self.stop,
         )
 
     # ---------------------------------------------------------------- the lease

@@ -19,6 +19,7 @@ from pydantic import JsonValue
 from channels.access import BusyPolicy, Policy, ShowReasoning
 from channels.adapter import Adapter, Failure, HintState, Op, Outcome, Receipt, ReplyTarget, StoppedByUser, Unauthorised
 from channels.clock import Clock
+from channels.commands import as_typed
 from channels.faults import point
 from channels.gateway.runs import RunEnd, RunRequest, WhenBusy
 from channels.inputs import Ask, InputFile, Resume, with_quotes
@@ -472,8 +473,13 @@ class TurnCarrier:
     def _view(self, now: float) -> View:
         if self._final is not None:
             return self._final
-        self._last_view = present(self._transcript.view(now), self._channel.policy)
+        self._last_view = self._present(self._transcript.view(now))
         return self._last_view
+
+    def _present(self, view: View) -> View:
+        """As this channel's readers may see it, and in their words."""
+        notice = as_typed(view.notice, self._channel.adapter.command_sign)
+        return present(replace(view, notice=notice) if notice != view.notice else view, self._channel.policy)
 
     def _changed(self) -> None:
         first_content = not self._had_content and self._view(self._clock.now()).has_content
@@ -482,7 +488,7 @@ class TurnCarrier:
 
     def _show_final(self, view: View) -> None:
         revision = max(view.revision, self._last_view.revision) + 1
-        self._final = self._last_view = replace(present(view, self._channel.policy), revision=revision)
+        self._final = self._last_view = replace(self._present(view), revision=revision)
         self._reply.changed(urgent=True)
 
     def _permit(self) -> None:

@@ -169,6 +169,8 @@ class PaperSurface:
 class PaperAdapter:
     """An adapter whose chats are sheets of paper: one `Paper` for each chat."""
 
+    command_sign = "/"
+
     def __init__(self, context: Context, papers: dict[str, Paper] | None = None) -> None:
         self._context = context
         self.papers: dict[str, Paper] = defaultdict(Paper) if papers is None else papers

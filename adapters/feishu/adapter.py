@@ -73,6 +73,10 @@ class FeishuAdapter:
         return self._settings.limits.over(BUDGETS)
 
     @property
+    def command_sign(self) -> str:
+        return "/"
+
+    @property
     def webhook(self) -> ASGIApp | None:
         return self._webhook
 

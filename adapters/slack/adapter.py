@@ -88,6 +88,10 @@ class SlackAdapter:
         return self._settings.limits.over(limits.BUDGETS)
 
     @property
+    def command_sign(self) -> str:
+        return "!"
+
+    @property
     def webhook(self) -> ASGIApp | None:
         return self._get_door() if self._settings.signing_secret is not None else None
 

@@ -88,6 +88,10 @@ class TelegramAdapter:
         return self._settings.limits.over(BUDGETS)
 
     @property
+    def command_sign(self) -> str:
+        return "/"
+
+    @property
     def webhook(self) -> ASGIApp | None:
         return self._hook
 

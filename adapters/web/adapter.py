@@ -67,6 +67,10 @@ class WebAdapter:
         return self._settings.limits.over(BUDGETS)
 
     @property
+    def command_sign(self) -> str:
+        return "/"
+
+    @property
     def webhook(self) -> ASGIApp | None:
         return None
 

@@ -8,7 +8,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from channels.commands import DESCRIPTIONS, Command, CommandName, help_text, is_command, parse_command, question_in
+from channels.commands import (
+    DESCRIPTIONS,
+    Command,
+    CommandName,
+    as_typed,
+    help_text,
+    is_command,
+    parse_command,
+    question_in,
+)
 from channels.model import Attachment, Inbound, InboundKind, Place, Sender
 
 names = st.sampled_from(CommandName)
@@ -125,3 +134,10 @@ def test_the_help_names_every_command_that_is_offered() -> None:
     for name, text in DESCRIPTIONS.items():
         assert any(f"`/{name}`" in line and text in line for line in lines)
     assert set(CommandName) - set(DESCRIPTIONS) == {CommandName.START, CommandName.PAIR}
+
+
+def test_the_bridges_words_name_commands_as_they_are_typed_where_the_reader_is() -> None:
+    words = "It failed. /retry asks again, `/stop` first; /pair ABC. See /etc/new, /news and https://x.y/new."
+    typed = "It failed. !retry asks again, `!stop` first; !pair ABC. See /etc/new, /news and https://x.y/new."
+    assert as_typed(words, "!") == typed
+    assert as_typed(words, "/") == words

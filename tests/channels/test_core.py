@@ -119,7 +119,7 @@ async def test_what_all_parts_of_a_turn_refer_to_is_said_and_fetched_once(open_r
     room.adapter.files["plan.csv"] = b"1,2"
     plan = Attachment("plan.csv", "text/csv", {"name": "plan.csv"})
     for text in ("", "compare"):
-        await room.say(text, quote="the list", attachments=(plan,), group="album", settle=0.5)
+        await room.say(text, quote="the list", attachments=(plan,), group="album", settle=30.0)
     await room.bench.settled()
     assert room.bench.gateway.questions == ["> the list\n\ncompare"]
     (run,) = room.bench.gateway.runs
@@ -260,6 +260,20 @@ async def test_who_begins_anew_with_a_question_in_a_thread_brings_the_bot_into_i
     assert await room.say("two", place=group) is Accepted.TAKEN
     await room.bench.settled()
     assert room.bench.gateway.questions == ["one", "two"]
+
+
+async def test_commands_are_named_as_people_type_them_there_and_the_agents_words_are_left_alone(
+    open_room: Open, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(PaperAdapter, "command_sign", "!")
+    room = await open_room([Say("Try /new, please."), Fail("That went wrong. /retry asks again.")])
+    await room.say("hello")
+    await room.bench.settled()
+    assert "Try /new, please." in room.text()
+    assert "!retry asks again" in room.text()
+    await room.say("/help", "another")
+    await room.shows("`!stop`", "another")
+    assert "`/" not in room.text("another")
 
 
 @pytest.mark.parametrize("text", ["/help me write an email", "!status of the order 4711?", "/stop the war in the game"])
