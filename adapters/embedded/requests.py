@@ -201,12 +201,31 @@ class AssistantSearchBody(BaseModel):
 
 class StateQuery(BaseModel):
     subgraphs: bool = False
+    select: list[str] = []
+
+
+RunField = Literal[
+    "run_id",
+    "thread_id",
+    "assistant_id",
+    "metadata",
+    "status",
+    "kwargs",
+    "multitask_strategy",
+    "created_at",
+    "updated_at",
+]
 
 
 class RunsQuery(BaseModel):
     status: Literal["pending", "running", "success", "error", "timeout", "interrupted"] | None = None
-    limit: int = Field(default=10, ge=1, le=1000)
+    select: list[RunField] = []
+    limit: int = Field(default=10, ge=0, le=1000)
     offset: int = Field(default=0, ge=0)
+
+    @property
+    def wants_kwargs(self) -> bool:
+        return not self.select or "kwargs" in self.select
 
 
 class CancelQuery(BaseModel):
@@ -237,8 +256,11 @@ async def read(request: Request, model: type[Body], limit: int, *, may_be_empty:
 
 
 def query(request: Request, model: type[Body]) -> Body:
-    """The query parameters. Raises HTTPException 422."""
-    return parsed(model, dict(request.query_params))
+    """The query parameters; `select` may be repeated. Raises HTTPException 422."""
+    given: dict[str, object] = dict(request.query_params)
+    if "select" in given:
+        given["select"] = request.query_params.getlist("select")
+    return parsed(model, given)
 
 
 def parsed(model: type[Body], value: object) -> Body:

@@ -65,8 +65,14 @@ class RunRoutes:
     async def list(self, request: Request) -> Response:
         asked = requests.query(request, RunsQuery)
         thread = await self._store.thread(requests.path_id(request, "thread"))
-        runs = await self._store.runs(thread.thread_id, status=asked.status, limit=asked.limit, offset=asked.offset)
-        return Json([state.selected(run.as_json(), request.query_params.getlist("select")) for run in runs])
+        runs = await self._store.runs(
+            thread.thread_id,
+            status=asked.status,
+            limit=asked.limit,
+            offset=asked.offset,
+            with_kwargs=asked.wants_kwargs,
+        )
+        return Json([state.selected(run.as_json(), asked.select) for run in runs])
 
     async def get(self, request: Request) -> Response:
         run = await self._store.run(*_ids(request))

@@ -4,20 +4,33 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Collection
+import sqlite3
+from collections.abc import Awaitable, Callable, Collection, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import partial
+from typing import TypeVar
+
+from langgraph.types import StateSnapshot
 
 from adapters.embedded import state, wire
 from adapters.embedded.store import CancelAction, Json, Run, Store, ThreadStatus, UnknownThread
 from adapters.embedded.stream import StreamBridge
 from adapters.embedded.worker import Outcome, Worker
+from channels.clock import Clock, wait_until
+
+Stored = TypeVar("Stored")
 
 logger = logging.getLogger(__name__)
 
 # A run that ended with the process this often may well be the reason, and is not tried again.
 MAX_CUT_OFF = 3
 
+# Seconds between two tries to store what a run has come to: the first pause, which doubles up to the longest.
+_FIRST_PAUSE, _LONGEST_PAUSE = 1.0, 30.0
+
 _USER_INTERRUPT: Json = {"error": "UserInterrupt", "message": "The run was cancelled"}
+_INTERNAL_ERROR: Json = {"error": "InternalError", "message": "An internal error occurred"}
 _RUN_NOT_FOUND: Json = {"error": "HTTPException", "message": "404: Run not found"}
 
 
@@ -47,15 +60,19 @@ class _Active:
 
 
 class RunManager:
-    """Owns all runs of this process. Runs of one thread go one after another; threads do not wait for each other."""
+    """Owns all runs of this process. Runs of one thread go one after another; threads do not wait for each other.
 
-    def __init__(self, store: Store, bridge: StreamBridge, worker: Worker) -> None:
+    A run is begun and ended by its driver, a task of which there is at most one per run.
+    """
+
+    def __init__(self, store: Store, bridge: StreamBridge, worker: Worker, clock: Clock) -> None:
         self._store = store
         self._bridge = bridge
         self._worker = worker
+        self._clock = clock
         self._lanes: dict[str, list[_Active]] = {}
         self._active: dict[str, _Active] = {}
-        self._stopping = False
+        self._stopping = asyncio.Event()
 
     async def recover(self) -> None:
         """Carry on what a former process left: stop what was to be stopped, run the rest again from its start."""
@@ -82,19 +99,16 @@ class RunManager:
         self._enter(active)
         try:
             active.run = await self._store.insert_run(run)
-            active.stored = True
-            self._bridge.open(run.run_id)
-            for other in others:
-                if run.multitask_strategy in ("interrupt", "rollback"):
-                    await self._stop_run(other, "rollback" if run.multitask_strategy == "rollback" else "interrupt")
-            if active.cancel is not None:  # while it was being stored
-                await self._conclude(active, Outcome("interrupted"))
         except BaseException:
-            if not active.stored:
-                self._leave(active)
+            self._leave(active)
             raise
-        finally:
-            self._advance(run.thread_id)
+        active.stored = True
+        self._bridge.open(run.run_id)
+        if active.cancel is not None:  # while it was being stored
+            self._start(active)
+        self._advance(run.thread_id)
+        if run.multitask_strategy in ("interrupt", "rollback"):
+            await self._stop_runs(others, "rollback" if run.multitask_strategy == "rollback" else "interrupt")
         return active.run
 
     async def cancel(self, thread_id: str, run_id: str, action: CancelAction) -> None:
@@ -105,9 +119,9 @@ class RunManager:
         await self._stop_run(active, action)
 
     async def finished(self, run_id: str) -> None:
-        """Return when the run is over (at once when it is, or is not known)."""
+        """Return when the run is over (at once when it is, or is not known). Raises GatewayStopping."""
         if active := self._active.get(run_id):
-            await active.done.wait()
+            await self._until_over(active)
 
     async def result(self, thread_id: str, run_id: str) -> object:
         """Wait for the run's end: the values of the state it ended in, or {"__error__": …}.
@@ -116,9 +130,7 @@ class RunManager:
         """
         active = self._active.get(run_id)
         if active is not None:
-            await active.done.wait()
-            if self._stopping and run_id in self._active:
-                raise GatewayStopping(run_id)
+            await self._until_over(active)
             if active.values is not None:
                 return active.values
         run = await self._store.run(thread_id, run_id)
@@ -129,19 +141,18 @@ class RunManager:
         return await self._values(thread_id, run.final_checkpoint if run else None)
 
     async def clear_thread(self, thread_id: str) -> None:
-        """Stop every run of the thread and return when all are over."""
+        """Stop every run of the thread and return when all are over. Raises GatewayStopping."""
         while lane := self._lanes.get(thread_id):
-            for active in list(lane):
-                await self._stop_run(active, "interrupt")
+            await self._stop_runs(lane, "interrupt")
             if lane:
-                await lane[0].done.wait()
+                await self._until_over(lane[0])
 
     def is_busy(self, thread_id: str) -> bool:
         return bool(self._lanes.get(thread_id))
 
     async def stop(self, seconds: float) -> None:
         """Break off all executions, within `seconds`, and leave their runs to the next process."""
-        self._stopping = True
+        self._stopping.set()
         actives = list(self._active.values())
         for active in actives:
             if active.execution is not None:
@@ -153,7 +164,15 @@ class RunManager:
                 driver.cancel()
         for active in self._active.values():
             active.done.set()
-        await self._store.requeue(list(self._active))
+        try:
+            await self._store.requeue(list(self._active))
+        except sqlite3.Error:
+            logger.exception("the next process will take the runs in flight for cut off by a crash")
+
+    async def _until_over(self, active: _Active) -> None:
+        await active.done.wait()
+        if active.run.run_id in self._active:
+            raise GatewayStopping(active.run.run_id)
 
     def _enter(self, active: _Active) -> None:
         self._active[active.run.run_id] = active
@@ -161,17 +180,27 @@ class RunManager:
 
     def _leave(self, active: _Active) -> None:
         thread_id = active.run.thread_id
-        self._active.pop(active.run.run_id, None)
+        del self._active[active.run.run_id]
         lane = self._lanes[thread_id]
         lane.remove(active)
         if not lane:
             del self._lanes[thread_id]
         active.done.set()
+        self._advance(thread_id)
 
     def _advance(self, thread_id: str) -> None:
         lane = self._lanes.get(thread_id)
-        if lane and lane[0].stored and lane[0].driver is None and not self._stopping:
-            lane[0].driver = asyncio.create_task(self._drive(lane[0]))
+        if lane and lane[0].stored:
+            self._start(lane[0])
+
+    def _start(self, active: _Active) -> None:
+        if active.driver is None and not self._stopping.is_set():
+            active.driver = asyncio.create_task(self._drive(active))
+
+    async def _stop_runs(self, actives: Sequence[_Active], action: CancelAction) -> None:
+        # The last one first: when one is stopped, the next in its lane must not begin before it is stopped too.
+        for active in tuple(reversed(actives)):
+            await self._stop_run(active, action)
 
     async def _stop_run(self, active: _Active, action: CancelAction) -> None:
         if active.cancel is not None:
@@ -179,34 +208,37 @@ class RunManager:
         active.cancel = action
         if not active.stored:
             return  # `create` sees the flag when it gets to know that the run is stored
-        if active.driver is None:
-            await self._conclude(active, Outcome("interrupted"))
-            return
-        await self._store.note_cancel(active.run.run_id, action)
         if active.execution is not None:
             active.execution.cancel()
+        self._start(active)  # before its turn if need be: all that is left to do is to end
+        try:
+            await self._store.note_cancel(active.run.run_id, action)
+        except sqlite3.Error:
+            logger.exception("that run %s is to be stopped could not be stored", active.run.run_id)
 
     async def _drive(self, active: _Active) -> None:
-        outcome: Outcome | None = Outcome("error", {"error": "InternalError", "message": "An internal error occurred"})
-        try:
-            outcome = await self._execute(active)
-        except Exception:
-            logger.exception("run %s could not be executed", active.run.run_id)
-        if outcome is not None:
+        with suppress(GatewayStopping):  # then the run stays as it is, to be carried on
+            try:
+                outcome = await self._execute(active)
+            except GatewayStopping:
+                raise
+            except Exception:
+                logger.exception("run %s could not be executed", active.run.run_id)
+                outcome = Outcome("error", _INTERNAL_ERROR)
             await self._conclude(active, outcome)
 
-    async def _execute(self, active: _Active) -> Outcome | None:
-        """Run once. None: broken off because the gateway stops; the run stays as it is, to be carried on."""
+    async def _execute(self, active: _Active) -> Outcome:
+        """Run once. Raises GatewayStopping: broken off, because the gateway stops."""
         if active.cancel is not None:
             return Outcome("interrupted")
-        beginning = await self._store.begin(active.run)
+        beginning = await self._insist(partial(self._store.begin, active.run), "beginning", active.run)
         if beginning is None:  # deleted meanwhile
             return Outcome("interrupted")
         if beginning.cut_off >= MAX_CUT_OFF:
             message = f"The run was given up after {MAX_CUT_OFF} attempts that ended with the process"
             return Outcome("error", {"error": "RunAbandoned", "message": message})
         execution = active.execution = asyncio.create_task(self._perform(active, beginning.attempt))
-        if self._is_unwanted(active):  # since the run began to begin
+        if active.cancel is not None or self._stopping.is_set():  # since the run began to begin
             execution.cancel()
         await asyncio.wait({execution})
         return self._broken_off(active) if execution.cancelled() else execution.result()
@@ -220,60 +252,83 @@ class RunManager:
         await publish("metadata", wire.dumps({"run_id": run_id, "attempt": attempt}))
         return await self._worker.execute(active.run, attempt, publish)
 
-    def _is_unwanted(self, active: _Active) -> bool:
-        return self._stopping or active.cancel is not None
-
-    def _broken_off(self, active: _Active) -> Outcome | None:
+    def _broken_off(self, active: _Active) -> Outcome:
         if active.cancel is not None:
             return Outcome("interrupted")
-        if self._stopping:
-            return None
+        if self._stopping.is_set():
+            raise GatewayStopping(active.run.run_id)
         return Outcome("error", {"error": "CancelledError", "message": "The graph cancelled its own run"})
 
     async def _conclude(self, active: _Active, outcome: Outcome) -> None:
         """Store how the run ended, then tell its readers, then let the next run of the thread start.
 
-        In this order, so that whoever sees the end can read the final status and state.
+        In this order, so that whoever sees the end can read the final status and state. While it cannot be stored
+        nobody is told: a stream that ends before its run makes its reader come back, again and again. Raises
+        GatewayStopping.
         """
         run = active.run
-        try:
-            if active.cancel == "rollback":
-                await self._store.roll_back(run)
-                await self._store.touch_thread(run.thread_id, await self._thread_status(active))
-            else:
-                await self._finish(active, outcome)
-        except Exception:
-            logger.exception("the end of run %s could not be stored", run.run_id)
-        finally:
-            if outcome.error is not None:
-                await self._bridge.publish(run.run_id, "error", wire.dumps(outcome.error))
-            await self._bridge.end(run.run_id)
-            self._leave(active)
-            self._advance(run.thread_id)
+        await self._insist(partial(self._store_end, active, outcome), "end", run)
+        if outcome.error is not None:
+            await self._bridge.publish(run.run_id, "error", wire.dumps(outcome.error))
+        await self._bridge.end(run.run_id)
+        self._leave(active)
 
-    async def _finish(self, active: _Active, outcome: Outcome) -> None:
+    async def _insist(self, store: Callable[[], Awaitable[Stored]], what: str, run: Run) -> Stored:
+        """Call `store` until it succeeds: a disk that is full or away may come back. Raises GatewayStopping."""
+        pause = _FIRST_PAUSE
+        while True:
+            try:
+                return await store()
+            except sqlite3.Error as error:
+                where = f"the {what} of run {run.run_id} of thread {run.thread_id}"
+                logger.error("%s could not be stored (%s); it is tried again in %g s", where, error, pause)
+            if await wait_until(self._clock, self._clock.now() + pause, self._stopping):
+                raise GatewayStopping(run.run_id)
+            pause = min(2 * pause, _LONGEST_PAUSE)
+
+    async def _store_end(self, active: _Active, outcome: Outcome) -> None:
+        """Store how the run ended. It may be called again after it failed half-way."""
         run = active.run
-        thread_error = _USER_INTERRUPT if outcome.status == "interrupted" else outcome.error
-        thread_status = await self._thread_status(active, outcome)
-        await self._store.finish(run, outcome.status, thread_status, outcome.error, thread_error)
+        if active.cancel == "rollback":
+            if await self._store.roll_back(run) != "busy":
+                await self._store.touch_thread(run.thread_id, await self._resting(run.thread_id))
+        else:
+            thread_error = _USER_INTERRUPT if outcome.status == "interrupted" else outcome.error
+            thread_status = await self._thread_status(run.thread_id, outcome)
+            await self._store.finish(run, outcome.status, thread_status, outcome.error, thread_error)
         if run.kwargs["temporary"]:
             error = outcome.error
             active.values = {"__error__": error} if error else await self._values(run.thread_id, None)
             if not run.kwargs["keep"]:
-                await self._store.delete_thread(run.thread_id)
+                with suppress(UnknownThread):
+                    await self._store.delete_thread(run.thread_id)
 
-    async def _thread_status(self, ended: _Active, outcome: Outcome | None = None) -> ThreadStatus:
-        """What the thread is once `ended` is over; without an outcome the run left no trace."""
-        if any(other is not ended for other in self._lanes[ended.run.thread_id]):
-            return "busy"
-        if outcome is not None and outcome.status != "success":
-            return "interrupted" if outcome.status == "interrupted" else "error"
-        snapshot = await self._worker.graph.aget_state(state.config_of(ended.run.thread_id))
+    async def _thread_status(self, thread_id: str, outcome: Outcome) -> ThreadStatus:
+        """What the thread is after a run that ended like this."""
+        if outcome.status == "success":
+            return await self._resting(thread_id)
+        return "interrupted" if outcome.status == "interrupted" else "error"
+
+    async def _resting(self, thread_id: str) -> ThreadStatus:
+        """What the thread is when it goes by its state alone."""
+        snapshot = await self._snapshot(thread_id, None)
+        if snapshot is None:
+            return "error"
         return "interrupted" if snapshot.next else "idle"
 
     async def _values(self, thread_id: str, checkpoint_id: str | None) -> object:
-        snapshot = await self._worker.graph.aget_state(state.config_of(thread_id, checkpoint_id))
-        return wire.without_internals(snapshot.values)
+        snapshot = await self._snapshot(thread_id, checkpoint_id)
+        return {"__error__": _INTERNAL_ERROR} if snapshot is None else wire.without_internals(snapshot.values)
+
+    async def _snapshot(self, thread_id: str, checkpoint_id: str | None) -> StateSnapshot | None:
+        """The state, or None when the graph's own code cannot read it. Raises sqlite3.Error when the disk cannot."""
+        try:
+            return await self._worker.graph.aget_state(state.config_of(thread_id, checkpoint_id))
+        except sqlite3.Error:
+            raise
+        except Exception:
+            logger.exception("the state of thread %s cannot be read", thread_id)
+            return None
 
 
 __all__ = ["NothingToCancel", "RunManager", "ThreadBusy", "UnknownThread"]

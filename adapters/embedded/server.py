@@ -20,6 +20,7 @@ from adapters.embedded import requests, state
 from adapters.embedded.requests import AssistantSearchBody
 from adapters.embedded.responses import Json
 from adapters.embedded.run_routes import RunRoutes
+from adapters.embedded.runs import GatewayStopping
 from adapters.embedded.services import Services
 from adapters.embedded.store import UnknownThread
 from adapters.embedded.thread_routes import ThreadRoutes
@@ -32,7 +33,12 @@ def application(services: Services, *, api_key: str | None, hosts: Collection[st
         *ThreadRoutes(services).routes(),
         *RunRoutes(services).routes(),
     ]
-    handlers: dict[Any, Any] = {HTTPException: _refused, UnknownThread: _unknown_thread, Exception: _failed}
+    handlers: dict[Any, Any] = {
+        HTTPException: _refused,
+        UnknownThread: _unknown_thread,
+        GatewayStopping: _stopping,
+        Exception: _failed,
+    }
     return Guard(Starlette(routes=routes, exception_handlers=handlers), api_key=api_key, hosts=hosts)
 
 
@@ -131,6 +137,10 @@ async def _refused(request: Request, error: HTTPException) -> Response:
 
 async def _unknown_thread(request: Request, error: UnknownThread) -> Response:
     return Json({"detail": f"Thread with ID {error} not found"}, 404)
+
+
+async def _stopping(request: Request, error: GatewayStopping) -> Response:
+    return Json({"detail": "The gateway is stopping"}, 503)
 
 
 async def _failed(request: Request, error: Exception) -> Response:

@@ -63,7 +63,7 @@ class Serving:
                 ),
             )
             worker = Worker(graph, settings.assistant_id, settings.run_timeout)
-            runs = RunManager(store, bridge, worker)
+            runs = RunManager(store, bridge, worker, settings.clock)
             services = Services(
                 graph=graph,
                 assistant=settings.assistant_id,

@@ -83,6 +83,7 @@ _SELECT_RUNS = (
     "SELECT run_id, thread_id, assistant_id, status, metadata, kwargs, multitask_strategy, created_at, updated_at, "
     "cancel, error, final_checkpoint FROM gateway_runs "
 )
+_SELECT_RUNS_WITHOUT_KWARGS = _SELECT_RUNS.replace("kwargs", "'{}'")
 
 
 class UnknownThread(LookupError):
@@ -212,10 +213,11 @@ class Store:
         async with self.saver.lock:
             try:
                 yield self._db
+                await self._db.commit()
             except BaseException:
+                # Also when it is the commit that fails: what was refused must not be committed with the next write.
                 await self._db.rollback()
                 raise
-            await self._db.commit()
 
     def _now(self) -> str:
         return datetime.fromtimestamp(self._clock.now(), UTC).isoformat(timespec="microseconds")
@@ -281,7 +283,7 @@ class Store:
         return await self.thread(thread_id)
 
     async def touch_thread(self, thread_id: str, status: ThreadStatus) -> None:
-        """Note that the thread's state was changed from outside of a run."""
+        """Note that the thread's state was changed from outside of a run; it stays `busy` with a run to come."""
         async with self._transaction() as db:
             await self._set_status(db, thread_id, status, None)
 
@@ -296,13 +298,17 @@ class Store:
 
     async def _set_status(
         self, db: aiosqlite.Connection, thread_id: str, status: ThreadStatus, error: Json | None
-    ) -> None:
-        now = self._now()
-        await db.execute(
-            "UPDATE gateway_threads SET status = ?, error = ?, updated_at = ?, state_updated_at = ? "
-            "WHERE thread_id = ?",
-            (status, None if error is None else _text(error), now, now, thread_id),
+    ) -> ThreadStatus:
+        """Set the thread's status, and return it: `busy` as long as one of its runs is not over, else `status`."""
+        rows = await db.execute_fetchall(
+            "UPDATE gateway_threads SET status = CASE WHEN EXISTS (SELECT 1 FROM gateway_runs WHERE thread_id = ?1 "
+            "AND status IN ('pending', 'running')) THEN 'busy' ELSE ?2 END, error = ?3, updated_at = ?4, "
+            "state_updated_at = ?4 WHERE thread_id = ?1 RETURNING status",
+            (thread_id, status, None if error is None else _text(error), self._now()),
         )
+        for (stored,) in rows:
+            status = stored
+        return status
 
     # Runs
 
@@ -340,10 +346,14 @@ class Store:
         rows = await self._rows(_SELECT_RUNS + "WHERE thread_id = ? AND run_id = ?", (thread_id, run_id))
         return Run.from_row(rows[0]) if rows else None
 
-    async def runs(self, thread_id: str, *, status: str | None, limit: int, offset: int) -> list[Run]:
-        """The thread's runs, newest first."""
+    async def runs(
+        self, thread_id: str, *, status: str | None, limit: int, offset: int, with_kwargs: bool
+    ) -> list[Run]:
+        """The thread's runs, newest first. Their `kwargs` hold the whole input, files and all; without them they are
+        empty, and nothing of that size is read."""
         rows = await self._rows(
-            _SELECT_RUNS + "WHERE thread_id = ? AND status = coalesce(?, status) ORDER BY seq DESC LIMIT ? OFFSET ?",
+            (_SELECT_RUNS if with_kwargs else _SELECT_RUNS_WITHOUT_KWARGS)
+            + "WHERE thread_id = ? AND status = coalesce(?, status) ORDER BY seq DESC LIMIT ? OFFSET ?",
             (thread_id, status, limit, offset),
         )
         return [Run.from_row(row) for row in rows]
@@ -402,8 +412,8 @@ class Store:
         await db.execute(
             "DELETE FROM writes WHERE (thread_id, checkpoint_ns, checkpoint_id) IN ("
             "SELECT w.thread_id, w.checkpoint_ns, w.checkpoint_id FROM writes AS w JOIN gateway_runs AS run "
-            "ON run.run_id = ? AND w.thread_id = run.thread_id AND (w.checkpoint_id >= run.base_head "
-            "OR w.checkpoint_id = json_extract(run.kwargs, '$.checkpoint_id')))",
+            "ON run.run_id = ? AND run.attempt > 0 AND w.thread_id = run.thread_id "
+            "AND (w.checkpoint_id >= run.base_head OR w.checkpoint_id = json_extract(run.kwargs, '$.checkpoint_id')))",
             (run_id,),
         )
         await db.execute(
@@ -416,7 +426,7 @@ class Store:
     async def finish(
         self, run: Run, status: RunStatus, thread_status: ThreadStatus, error: Json | None, thread_error: Json | None
     ) -> None:
-        """Record how the run ended and in which state."""
+        """Record how the run ended and in which state. The thread stays `busy` with another run to come."""
         async with self._transaction() as db:
             await db.execute(
                 "UPDATE gateway_runs SET status = ?, error = ?, updated_at = ?, final_checkpoint = (SELECT "
@@ -426,12 +436,13 @@ class Store:
             await db.execute("DELETE FROM gateway_saved_writes WHERE run_id = ?", (run.run_id,))
             await self._set_status(db, run.thread_id, thread_status, thread_error)
 
-    async def roll_back(self, run: Run) -> None:
-        """Undo everything the run wrote and forget the run. Its thread is idle until the caller says otherwise."""
+    async def roll_back(self, run: Run) -> ThreadStatus:
+        """Undo everything the run wrote and forget the run. Returns what its thread is now: `busy` with another run to
+        come, else `idle` until the caller says otherwise."""
         async with self._transaction() as db:
             await self._undo(db, run.run_id)
             await db.execute("DELETE FROM gateway_runs WHERE run_id = ?", (run.run_id,))
-            await self._set_status(db, run.thread_id, "idle", None)
+            return await self._set_status(db, run.thread_id, "idle", None)
 
     async def delete_run(self, run_id: str) -> None:
         """Forget a finished run; what it wrote stays."""

@@ -91,7 +91,7 @@ class ThreadRoutes:
         thread, asked = await self._thread(request), requests.query(request, StateQuery)
         config = state.config_of(thread.thread_id, request.path_params.get("checkpoint_id"))
         snapshot = await self._graph.aget_state(config, subgraphs=asked.subgraphs)
-        return Json(state.snapshot_json(snapshot, request.query_params.getlist("select")))
+        return Json(state.snapshot_json(snapshot, asked.select))
 
     async def get_state_at(self, request: Request) -> Response:
         body = await requests.read(request, StateBody, self._services.max_body)

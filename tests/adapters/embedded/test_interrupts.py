@@ -135,6 +135,69 @@ async def test_a_question_inside_a_sub_graph_survives_the_rollback_of_its_answer
     assert (await talk.messages())[-1] == ("ai", "right")
 
 
+# Static breakpoints
+
+
+BREAKPOINTS = "tests.adapters.embedded.test_interrupts:breakpoints"
+
+
+async def standing(talk: Conversation) -> tuple[list[str], list[object], str]:
+    """The steps before which the thread stands, the questions that are open there, and the thread's status."""
+    state: Any = await talk.client.threads.get_state(talk.thread_id)
+    return state["next"], [item["value"] for item in state["interrupts"]], await talk.thread_status()
+
+
+async def test_a_run_with_nothing_to_say_goes_on_from_a_breakpoint_and_then_the_nodes_own_question_is_asked(
+    start: Start,
+) -> None:
+    talk = await (await start(BREAKPOINTS)).conversation()
+    stopped = await talk.ask("go")
+    assert [part.data for part in stopped if part.event == "updates"][-1] == {"__interrupt__": []}
+    assert await standing(talk) == (["ask"], [], "interrupted")
+    parts = await talk.ask()
+    assert names(parts) == ["metadata", "updates", "end"]
+    (item,) = parts[1].data["__interrupt__"]
+    assert item["value"] == {"question": "sure?"}
+    assert await standing(talk) == (["ask"], [{"question": "sure?"}], "interrupted")
+    again = await talk.ask()  # no answer, so the same question
+    assert again[1].data["__interrupt__"] == [item]
+    sample_graphs.gate("answer").set()
+    await talk.ask(command={"resume": "yes"})
+    assert await standing(talk) == (["report"], [], "interrupted")  # the breakpoint after the node
+    assert (await talk.messages())[-1] == ("ai", "yes")
+    await talk.ask()
+    assert await standing(talk) == ([], [], "idle")
+    assert [text for _, text in await talk.messages()] == ["go", "planned", "yes", "reported"]
+
+
+async def test_a_resume_at_a_breakpoint_answers_the_nodes_own_question_unseen(start: Start) -> None:
+    """Why a go-ahead is a run with nothing to say: an answer would be taken by whatever the node asks next."""
+    talk = await (await start(BREAKPOINTS)).conversation()
+    await talk.ask("go")
+    sample_graphs.gate("answer").set()
+    await talk.ask(command={"resume": "yes"})
+    assert [text for _, text in await talk.messages()] == ["go", "planned", "yes"]
+
+
+async def test_a_breakpoint_may_be_asked_for_with_the_run_and_holds_for_that_run_only(start: Start) -> None:
+    talk = await (await start()).conversation()
+    await talk.ask("hi", interrupt_before=["model"])
+    assert await standing(talk) == (["model"], [], "interrupted")
+    await talk.ask()
+    assert await standing(talk) == ([], [], "idle")
+    assert await talk.messages() == [("human", "hi"), ("ai", "re: hi")]
+
+
+async def test_a_run_with_nothing_to_say_on_a_thread_with_nothing_to_do_is_an_error_or_nothing(start: Start) -> None:
+    talk = await (await start()).conversation()
+    parts = await talk.ask()
+    assert names(parts) == ["metadata", "error", "end"]
+    assert parts[1].data["error"] == "EmptyInputError"
+    await talk.ask("hi")
+    assert names(await talk.ask()) == ["metadata", "end"]
+    assert await talk.messages() == [("human", "hi"), ("ai", "re: hi")]
+
+
 async def _ask_then_wait(state: sample_graphs.Chat) -> sample_graphs.Chat:
     answer = str(interrupt({"question": "sure?"}))
     await sample_graphs.pass_gate("answer")
@@ -148,3 +211,21 @@ slow_answer.add_edge(START, "ask")
 inner_question = StateGraph(sample_graphs.Chat)
 inner_question.add_node("child", slow_answer.compile())
 inner_question.add_edge(START, "child")
+
+
+async def _plan(state: sample_graphs.Chat) -> sample_graphs.Chat:
+    return {"messages": [AIMessage("planned")]}
+
+
+async def _report(state: sample_graphs.Chat) -> sample_graphs.Chat:
+    return {"messages": [AIMessage("reported")]}
+
+
+_steps = StateGraph(sample_graphs.Chat)
+_steps.add_node("plan", _plan)
+_steps.add_node("ask", _ask_then_wait)
+_steps.add_node("report", _report)
+_steps.add_edge(START, "plan")
+_steps.add_edge("plan", "ask")
+_steps.add_edge("ask", "report")
+breakpoints = _steps.compile(interrupt_before=["ask"], interrupt_after=["ask"])

@@ -9,7 +9,7 @@ from typing import Any
 import httpx
 import pytest
 from langgraph.graph import START, StateGraph
-from langgraph_sdk.errors import ConflictError, InternalServerError, NotFoundError
+from langgraph_sdk.errors import ConflictError, InternalServerError, NotFoundError, UnprocessableEntityError
 from langgraph_sdk.schema import StreamPart
 
 from adapters.embedded.store import Run, Store
@@ -118,6 +118,33 @@ async def test_interrupt_also_stops_the_runs_that_wait(start: Start) -> None:
     await talk.ask("instead", multitask_strategy="interrupt")
     assert await talk.status(waiting) == "interrupted"
     assert ("human", "never said") not in await talk.messages()
+
+
+@pytest.mark.parametrize("how", ["interrupt", "rollback", "delete"])
+async def test_a_run_that_is_stopped_with_those_before_it_does_not_begin_in_their_place(
+    start: Start, monkeypatch: pytest.MonkeyPatch, how: str
+) -> None:
+    talk, run_id = await busy(start)
+    waiting = await talk.begin("hold waiting")
+    real = Store.note_cancel
+
+    async def slow(store: Store, cancelled: str, action: Any) -> None:
+        await real(store, cancelled, action)
+        if cancelled == run_id:
+            await ended
+            for _ in range(50):  # time enough for a run to begin
+                await store.unfinished()
+
+    monkeypatch.setattr(Store, "note_cancel", slow)
+    ended = asyncio.create_task(talk.join(run_id))
+    begun = asyncio.create_task(sample_graphs.arrival("waiting").wait())
+    if how == "delete":
+        await talk.client.threads.delete(talk.thread_id)
+    else:
+        assert text_of(await talk.ask("instead", multitask_strategy=how)) == "re: instead"
+    assert names(await talk.join(waiting, "-1"))[-1] in ("end", "error")
+    assert not begun.done()
+    begun.cancel()
 
 
 async def test_threads_do_not_wait_for_each_other(start: Start) -> None:
@@ -350,7 +377,41 @@ async def test_runs_are_listed_newest_first_filtered_and_in_pages(start: Start) 
     assert [run["run_id"] for run in await runs.list(talk.thread_id)] == ids[::-1]
     assert [run["run_id"] for run in await runs.list(talk.thread_id, limit=1, offset=1)] == [ids[1]]
     assert [run["run_id"] for run in await runs.list(talk.thread_id, status="error")] == [ids[1]]
-    assert await runs.list(talk.thread_id, limit=1, select=["run_id"]) == [{"run_id": ids[2]}]
+    assert await runs.list(talk.thread_id, limit=2, select=["run_id"]) == [{"run_id": ids[2]}, {"run_id": ids[1]}]
+    assert await runs.list(talk.thread_id, limit=0) == []
+
+
+async def test_every_field_of_a_run_can_be_selected_alone_and_no_other(start: Start) -> None:
+    talk = await (await start()).conversation()
+    await talk.ask("hi")
+    runs = talk.client.runs
+    (run,) = await runs.list(talk.thread_id)
+    for field, value in run.items():
+        assert await runs.list(talk.thread_id, select=[field]) == [{field: value}]  # type: ignore[list-item]
+    both: Any = await runs.list(talk.thread_id, select=["run_id", "metadata"])
+    assert both == [{"run_id": run["run_id"], "metadata": run["metadata"]}]
+    for unknown in ("input", "run_id,metadata", ""):
+        with pytest.raises(UnprocessableEntityError, match="select"):
+            await runs.list(talk.thread_id, select=[unknown])  # type: ignore[list-item]
+
+
+async def test_listing_runs_without_their_kwargs_does_not_read_them(
+    start: Start, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A run's input may be a picture of many megabytes."""
+    talk = await (await start()).conversation()
+    await talk.ask("hi")
+    real, read = Store.runs, list[Run]()
+
+    async def runs(store: Store, *args: Any, **options: Any) -> list[Run]:
+        read[:] = await real(store, *args, **options)
+        return read
+
+    monkeypatch.setattr(Store, "runs", runs)
+    await talk.client.runs.list(talk.thread_id, select=["run_id", "metadata"])
+    assert [run.kwargs for run in read] == [{}]
+    await talk.client.runs.list(talk.thread_id, select=["kwargs"])
+    assert [run.kwargs["input"] for run in read] == [question("hi")]
 
 
 async def test_a_run_keeps_the_metadata_it_was_started_with(start: Start) -> None:
