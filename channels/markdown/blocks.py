@@ -80,7 +80,7 @@ _HTML_TAG_LINE = re.compile(rf"(?:<[A-Za-z][A-Za-z0-9-]*(?:{_ATTRIBUTE})*\s*/?>|
 _FENCE = re.compile(r"(`{3,})([^`]*)|(~{3,})(.*)")
 _HEADING = re.compile(r"#{1,6}(?:[ \t]+|$)")
 _SETEXT = re.compile(r"(?:=+|-+)[ \t]*")
-_RULE = re.compile(r"([-_*])[ \t]*(?:\1[ \t]*){2,}")
+_RULE = re.compile(r"([-_*])[ \t]*+(?:\1[ \t]*+){2,}+")
 _ITEM = re.compile(r"(?:[-+*]|(\d{1,9})[.)])(?=[ \t]|$)")
 _DELIMITER = re.compile(r"\|?[ \t]*:?-+:?[ \t]*(?:\|[ \t]*:?-+:?[ \t]*)*\|?[ \t]*")
 _UNESCAPED_PIPE = re.compile(r"(?<!\\)\|")
@@ -112,6 +112,7 @@ class Blocks:
         "_empty_item",
         "_html_end",
         "_last_is_deep",
+        "_marks_start",
         "at",
         "calm_at",
         "calm_containers",
@@ -163,6 +164,8 @@ class Blocks:
         self._html_end = _BLANK_LINE
         self._empty_item = False
         self._last_is_deep = False
+        self._marks_start: int | None = None
+        """Where the part of the line begins that could be a rule, once somebody has looked."""
 
     def run(self) -> Blocks:
         """Take all complete lines (those with a line end)."""
@@ -197,6 +200,7 @@ class Blocks:
         containers = self.containers
         whole = kept == len(containers)
         self._empty_item = False
+        self._marks_start = None
         self.kept = kept
         self.content = at
         self.kept_at = max(start, at - max(0, column - base))
@@ -351,7 +355,7 @@ class Blocks:
         """The list item that starts at `at`: (container, index of its content, its column, content column)."""
         text = self.text
         mark = _ITEM.match(text, at, stop)
-        if mark is None or _RULE.fullmatch(text, at, stop):
+        if mark is None or self._is_rule(at, stop):
             return None
         number = int(mark[1]) if mark[1] else None
         end = mark.end()
@@ -362,6 +366,12 @@ class Blocks:
         gap = content_column - after
         width = after - base + (gap if content < stop and gap < 5 else 1)
         return Container(width, number), content, content_column, base + width
+
+    def _is_rule(self, at: int, stop: int) -> bool:
+        """Whether the rest of the line is a rule. A line may hold thousands of item marks: it is looked at once."""
+        if self._marks_start is None:
+            self._marks_start = at + len(self.text[at:stop].rstrip("-*_ \t"))
+        return at >= self._marks_start and _RULE.fullmatch(self.text, at, stop) is not None
 
     def _take_leaf(self, start: int, stop: int, at: int, indent: int, goes_on: bool, containers: Containers) -> bool:
         """Take the line if it starts a leaf other than a paragraph."""

@@ -324,6 +324,8 @@ def _target_end(text: str, at: int, end: int) -> int | None:
     there is none."""
     limit = min(end, at + HOLD)
     open_end = end + 1 if limit == end else None
+    if open_end is None and text.find(")", at, limit) < 0:
+        return None
     at = _skip_space(text, at + 1, limit)
     if at < limit and text[at] == "<":
         if angled := _ANGLED_TARGET.match(text, at, limit):
