@@ -23,18 +23,24 @@ class InputFile:
 
 @dataclass(frozen=True, slots=True)
 class Ask:
-    """A new message in the conversation."""
+    """A new message in the conversation.
+
+    `declined` are the ids of the tool calls that the agent has made and that nobody wants: models refuse a history in
+    which one has no result.
+    """
 
     text: str
     sender: Sender
     files: tuple[InputFile, ...] = ()
+    declined: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class Resume:
     """The answers to open interrupts, by interrupt id (an interrupt without an id: under an empty one).
 
-    `heard` are the ids of the assistant messages that were shown before the question.
+    Without any the graph goes on from a breakpoint. `heard` are the ids of the assistant messages that were shown
+    before the question.
     """
 
     answers: Mapping[str, JsonValue]

@@ -18,6 +18,7 @@ from channels.strict_json import strict_object, strict_text
 TURN_KEY = "channel_bridge_turn"
 """The key in a run's metadata under which the turn's id stands."""
 
+_DECLINED = "Not done: the person did not want this."
 _INLINE_TEXT_BYTES = 100_000
 _TEXT_TYPES = ("text/", "application/json", "application/xml", "application/yaml", "application/x-yaml")
 
@@ -41,7 +42,8 @@ def run_body(request: RunRequest, traits: Traits, uploads: Sequence[JsonValue] =
     command: dict[str, JsonValue] | None = None
     match request.input:
         case Ask() as ask:
-            run_input = {"messages": [_message(ask, request.turn, traits, uploads)]}
+            results = [_declined(call) for call in ask.declined]
+            run_input = {"messages": [*results, _message(ask, request.turn, traits, uploads)]}
         case Resume(answers):
             answers = strict_object(answers)
             command = {"resume": answers[""] if set(answers) == {""} else answers}
@@ -71,6 +73,11 @@ def _message(ask: Ask, turn: TurnId, traits: Traits, uploads: Sequence[JsonValue
         "content": content,
         "additional_kwargs": extra,
     }
+
+
+def _declined(call: str) -> JsonValue:
+    """The result of a tool call that was not made. Its id is the same each time: it is added to a thread once."""
+    return {"role": "tool", "id": f"declined-{call}", "tool_call_id": call, "content": _DECLINED}
 
 
 def _uploaded(item: JsonValue) -> JsonValue:

@@ -27,6 +27,7 @@ from channels.model import Phase, RunId, ThreadId
 from channels.questions import Interrupt, breakpoint_question
 from channels.shapes import as_object, as_text
 from channels.transcript import Transcript
+from channels.transcript.messages import open_calls
 
 log = structlog.get_logger(__name__)
 
@@ -81,7 +82,7 @@ class Execution:
         self._thread_lost = False
         self._uploads: list[JsonValue] | None = None
         self._joins = 0
-        self._heard_all = False
+        self._heard_end = False
         now = self._clock.now()
         self._began = now
         self._deadline = now + (request.timeout or patience.run)
@@ -282,14 +283,15 @@ class Execution:
         fruitless = gaps = 0
         while True:
             if heard is not None:
-                if heard.body_bytes:
+                if not heard.is_fruitless:
                     self._perseverance.progressed()
                 self._link.stats.gaps += heard.met_gap
                 gaps = gaps + 1 if heard.met_gap else 0 if heard.events else gaps
-                fruitless = 0 if heard.body_bytes else fruitless + 1
+                fruitless = fruitless + 1 if heard.is_fruitless else 0
                 info = await self._look()
                 if info.status is not RunStatus.ACTIVE:
-                    self._heard_all = not self._joins and heard.ended_by_itself
+                    # A restarting gateway closes streams cleanly too. While it could not be asked, it may have gone on.
+                    self._heard_end = heard.ended_by_itself and (heard.over or not self._perseverance.is_troubled)
                     return info
                 if heard.met_gap:
                     await self._bridge(heard.gap)
@@ -334,13 +336,17 @@ class Execution:
     async def _bridge(self, gap: JsonValue) -> None:
         """Events are lost: complete the picture from the state and go on at the latest event (null: wherever)."""
         self._transcript.missed()
-        thread = self._request.thread
-        state = await self._perseverance.insist(
-            lambda: self._link.state(thread), self._deadline, sentences.RECONNECTING
-        )
-        self._transcript.reconcile(state.values, self._clock.now())
-        self._tell_changed()
+        try:
+            state = await self._state(self._deadline, sentences.RECONNECTING)
+        except Trouble as trouble:
+            self._log.warning("the state could not be read after a gap", cause=str(trouble))
+        else:
+            self._transcript.reconcile(state.values, self._clock.now(), by_us=state.written_by == self._run)
+            self._tell_changed()
         self._listener.replay.skip_to(as_text(as_object(gap).get("latest_available_event_id")))
+
+    async def _state(self, until: float, notice: str = "") -> ThreadState:
+        return await self._perseverance.insist(lambda: self._link.state(self._request.thread), until, notice)
 
     async def _poll(self) -> RunInfo:
         """No stream can be had: look at the run until it is over. Slower, never lost."""
@@ -366,30 +372,52 @@ class Execution:
         if self._is_cut_short:
             return self._end(Phase.STOPPED, sentences.STOPPED, "")
         state: ThreadState | None = None
-        verified, note, found = True, "", False
-        if info.status is not RunStatus.SUCCESS or not self._heard_all or not self._transcript.is_settled:
-            thread = self._request.thread
-            until = self._clock.now() + self._patience.state
+        note, found = "", False
+        if info.status is not RunStatus.SUCCESS or not self._knows_all:
+            failed = info.status in (RunStatus.ERROR, RunStatus.TIMEOUT)
             try:
-                state = await self._perseverance.insist(lambda: self._link.state(thread), until)
+                if failed or not self._may_lack_text(None):
+                    state = await self._state(self._clock.now() + self._patience.state)
+                else:
+                    state = await self._state(self._deadline, sentences.RECONNECTING)
             except (OutOfPatience, Trouble) as error:
-                verified, note = False, f"the state could not be read, streamed text stands unconfirmed: {error}"
+                note = f"the state could not be read, streamed text stands unconfirmed: {error}"
         if state is not None:
-            if state.written_by == self._run and state.attempt > self._transcript.attempt > 0:
+            by_us = state.written_by == self._run
+            if by_us and state.attempt > self._transcript.attempt > 0:
                 # Executed anew while nobody listened: what was heard of the earlier attempt is in no state.
                 self._transcript.begin_anew()
             found = self._transcript.reconcile(
-                state.values, self._clock.now(), interrupts=state.interrupts, unheard=self._is_ours(state)
+                state.values,
+                self._clock.now(),
+                interrupts=state.interrupts,
+                unheard=self._is_ours(state),
+                by_us=by_us,
             )
         if info.status is RunStatus.GONE and not found:
-            return self._end(Phase.FAILED, sentences.LOST, "the gateway has neither the run nor its answer")
-        return self._close(info, state, verified=verified, note=note)
+            return self._end(Phase.FAILED, sentences.LOST, note or "the gateway has neither the run nor its answer")
+        return self._close(info, state, note)
+
+    @property
+    def _heard_all(self) -> bool:
+        """Whether one stream brought the run from its start to its end; one that was joined may lack events unseen."""
+        return self._heard_end and not self._joins
+
+    @property
+    def _knows_all(self) -> bool:
+        """Whether the picture is complete and confirmed without the state."""
+        return self._heard_all and self._transcript.is_settled
 
     @property
     def _is_cut_short(self) -> bool:
         """Whether a stop came before all was heard: the reader keeps what there was, whatever the run said after it."""
-        heard_all = self._heard_all and self._transcript.is_settled
-        return self._stop.is_set() and self._listener.live and not heard_all
+        return self._stop.is_set() and self._listener.live and not self._knows_all
+
+    def _may_lack_text(self, state: ThreadState | None) -> bool:
+        """Whether something that was not heard is not known from the state either."""
+        if state is None:
+            return not self._heard_all or self._transcript.has_hole
+        return not self._transcript.is_told_by_state and (not self._heard_end or self._transcript.has_hole)
 
     def _is_ours(self, state: ThreadState) -> bool:
         """Whether what the state holds beyond what was heard can be this run's.
@@ -400,7 +428,7 @@ class Execution:
             return True  # what stands after our own message is ours
         return state.written_by == self._run if state.written_by else not self._transcript.is_empty or self._joins > 0
 
-    def _close(self, info: RunInfo, state: ThreadState | None, *, verified: bool, note: str) -> RunEnd:
+    def _close(self, info: RunInfo, state: ThreadState | None, note: str) -> RunEnd:
         transcript = self._transcript
         cause = transcript.failure or info.error
         match info.status:
@@ -411,12 +439,16 @@ class Execution:
         interrupts = transcript.interrupts
         if self._stop.is_set() and (interrupts or info.status is RunStatus.INTERRUPTED):
             return self._end(Phase.STOPPED, sentences.STOPPED, "")
-        if info.status is RunStatus.INTERRUPTED and not interrupts:
+        lacks_text = self._may_lack_text(state)
+        if info.status is RunStatus.INTERRUPTED and not (interrupts or (lacks_text and state is None)):
             return self._end(Phase.STOPPED, sentences.STOPPED_ELSEWHERE, "the run was cancelled at the gateway")
         if not interrupts and info.status is RunStatus.SUCCESS and state is not None and state.next:
-            interrupts = (breakpoint_question(state.next[0]),)
+            interrupts = (breakpoint_question(state.next, open_calls(state.values.get("messages"))),)
+        verified = not note
         if interrupts:
-            return self._ask(interrupts)
+            return self._ask(interrupts, verified=verified)
+        if lacks_text:
+            return self._end(Phase.FAILED, sentences.UNREAD, note or "the state does not tell what the run has said")
         if verified and self._heard_all:
             self._speaking.update(transcript.speaking)
         end = self._end(Phase.DONE, "", note, verified=verified)
@@ -426,10 +458,10 @@ class Execution:
             end = replace(end, view=replace(end.view, notice=notice), note=note or "the run ended without an answer")
         return end
 
-    def _ask(self, interrupts: tuple[Interrupt, ...]) -> RunEnd:
+    def _ask(self, interrupts: tuple[Interrupt, ...], *, verified: bool) -> RunEnd:
         heard = self._transcript.heard_ids
         asked = tuple(interrupt.model_copy(update={"heard": heard}) for interrupt in interrupts)
-        end = self._end(Phase.ASKING, "", "")
+        end = self._end(Phase.ASKING, "", "", verified=verified)
         return replace(end, view=replace(end.view, question=asked[0].question), interrupts=asked)
 
     def _end(self, phase: Phase, notice: str, note: str, *, verified: bool = True) -> RunEnd:

@@ -9,13 +9,14 @@ from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, 
 from contextlib import aclosing
 from dataclasses import asdict, dataclass
 from enum import StrEnum
+from json import JSONDecodeError
 from typing import Any, cast
 from urllib.parse import quote, urlsplit
 
 import httpx
 import orjson
 from langgraph_sdk.client import LangGraphClient
-from langgraph_sdk.schema import StreamPart
+from langgraph_sdk.schema import RunSelectField, StreamPart
 from pydantic import JsonValue
 
 from channels.clock import Clock
@@ -28,7 +29,7 @@ from channels.shapes import as_list, as_object, as_text
 from channels.strict_json import read_json, shallow, strict_object, strict_text
 
 MAX_FILE_BYTES = 50 * 1024 * 1024
-_RUNS_LOOKED_AT = 50
+_RUNS_LOOKED_AT = 10
 _CONNECT_TIMEOUT = 5.0
 _OPTIONAL = ("stream_resumable", "stream_subgraphs", "on_disconnect", "multitask_strategy", "metadata")
 """Options of a run that are left out when a gateway says that it does not take them."""
@@ -239,8 +240,19 @@ class Link:
         return True
 
     async def state(self, thread: ThreadId) -> ThreadState:
+        """The SDK reads only strict JSON; what a graph keeps in its state is not always that."""
         self.stats.state_reads += 1
-        state = as_object(await self._call(lambda: self._sdk.threads.get_state(thread)))
+        await self.ready()
+        try:
+            response = await self._http.get(f"/threads/{quote(thread)}/state")
+            response.raise_for_status()
+            state = as_object(read_json(response.content))
+        except CALL_ERRORS as error:
+            raise trouble_of(error) from None
+        except JSONDecodeError:
+            raise Trouble(TroubleKind.CUT, "the state is no JSON") from None
+        except ValueError as error:
+            raise Trouble(TroubleKind.REFUSED, f"the state is JSON that nobody can read: {error}") from None
         interrupts = list(as_list(state.get("interrupts")))
         if not interrupts:
             interrupts = [
@@ -296,19 +308,27 @@ class Link:
         return RunInfo(status, as_text(found.get("error_message")) or as_text(found.get("error")))
 
     async def find_run(self, thread: ThreadId, turn: TurnId) -> RunId | None:
-        """The run that was started for a turn, if there is one."""
+        """The run that was started for a turn, if there is one among the newest."""
         self.stats.lookups += 1
-        try:
-            runs = await self._call(lambda: self._sdk.runs.list(thread, limit=_RUNS_LOOKED_AT))
-        except Trouble as trouble:
-            if trouble.kind is TroubleKind.MISSING:
-                return None
-            raise
-        for item in as_list(runs):
-            run = as_object(item)
+        runs = await self._newest_runs(thread, ["run_id", "metadata"])
+        if "metadata" in self._refused or not any(run.get("metadata") for run in runs):
+            runs = await self._newest_runs(thread)
+        for run in runs:
             if _mentions(run, turn) and (run_id := as_text(run.get("run_id"))):
                 return RunId(run_id)
         return None
+
+    async def _newest_runs(
+        self, thread: ThreadId, select: list[RunSelectField] | None = None
+    ) -> list[Mapping[str, JsonValue]]:
+        """Whole, a run comes with its input: all the files that were sent with the question."""
+        try:
+            found = await self._call(lambda: self._sdk.runs.list(thread, limit=_RUNS_LOOKED_AT, select=select))
+        except Trouble as trouble:
+            if trouble.kind is TroubleKind.MISSING:
+                return []
+            raise
+        return [as_object(run) for run in as_list(found)]
 
     async def cancel(self, thread: ThreadId, run: RunId) -> None:
         """Ask for the run to be interrupted; also fine when it is over or unknown."""

@@ -31,10 +31,12 @@ _RUN_PATH = re.compile(r"/runs/([^/?#]+)")
 class Heard:
     """What one connection brought. `gap` is the data of a gap event; `trouble` is why the connection broke.
 
+    `over`: an `end` came. `events` counts the others, `news` those of them that had not been heard before.
     `cut_short`: a stop came, and what the connection brought after it was not taken.
     """
 
     events: int = 0
+    news: int = 0
     body_bytes: int = 0
     over: bool = False
     cut_short: bool = False
@@ -48,7 +50,13 @@ class Heard:
 
         LangGraph's server sends no `end`: there a close in the middle looks the same but for what came last.
         """
-        return self.trouble is None and not self.cut_short and self.last in (EventKind.END, EventKind.UPDATES)
+        is_last = self.over or self.last is EventKind.UPDATES
+        return self.trouble is None and not self.cut_short and self.events > 0 and is_last
+
+    @property
+    def is_fruitless(self) -> bool:
+        """Whether nothing came at all, or only that nothing more will come."""
+        return not self.body_bytes or (self.over and not self.news)
 
     @property
     def met_gap(self) -> bool:
@@ -102,7 +110,7 @@ class Listener:
                         async with aclosing(stream) as parts:
                             async for part in parts:
                                 await self._take(part, heard)
-                                if heard.over:
+                                if heard.over or heard.met_gap:
                                     break
                 finally:
                     watch.cancel()
@@ -151,12 +159,14 @@ class Listener:
         event = StreamEvent.of(part.event, cast("JsonValue", part.data), part.id)
         if event.kind is EventKind.METADATA and (run := as_text(as_object(event.data).get("run_id"))):
             await self._tell(RunId(run))
-        if self.live and self._stop.is_set() and event.kind is not EventKind.END:
+        if event.kind is EventKind.END:
+            heard.over = True
+            return
+        if self.live and self._stop.is_set():
             heard.cut_short = True
             return
         if event.kind is EventKind.GAP:
             heard.gap = event.data if event.data is not None else {}
-            heard.over = True
             return
         heard.events += 1
         heard.last = event.kind if not event.namespace else None
@@ -166,6 +176,6 @@ class Listener:
             return
         if verdict is Verdict.AFTER_HOLE:
             self._transcript.missed()
-        heard.over |= event.kind is EventKind.END
+        heard.news += 1
         changed = self._transcript.feed(event, self._clock.now())
         self._changed(changed)

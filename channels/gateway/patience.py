@@ -22,7 +22,8 @@ class Patience:
     live when its request does not say. `start`: how long a gateway that cannot be reached is tried before the turn
     fails. `busy_grace`: how long a busy thread is waited for although the policy rejects: the run before this one may
     just be ending. `stop`: how long a stopped run may take to end. `state`: how long the state of an ended run is
-    asked for. `fruitless`, `gaps`: connections in a row without a byte, gaps in a row, after which a run is polled.
+    asked for when it only confirms what was heard. `fruitless`, `gaps`: connections in a row that brought nothing (or
+    only an `end` although the run goes on), gaps in a row, after which a run is polled.
     """
 
     idle: float = 45.0
@@ -44,7 +45,7 @@ class OutOfPatience(Exception):
     """The time for it is over. `stopped`: because a person wanted no more. `trouble` is what stood in the way last."""
 
     def __init__(self, *, stopped: bool, trouble: Trouble | None) -> None:
-        super().__init__("stopped" if stopped else "out of time")
+        super().__init__(f"{'stopped' if stopped else 'out of time'} {trouble or ''}".rstrip())
         self.stopped = stopped
         self.trouble = trouble
 
@@ -63,8 +64,9 @@ class Perseverance:
         self._last: Trouble | None = None
 
     @property
-    def stopped(self) -> bool:
-        return self._stop.is_set()
+    def is_troubled(self) -> bool:
+        """Whether something has gone wrong since it last went well."""
+        return self._troubled_since is not None
 
     def ends(self, limit: float) -> float:
         """The moment `limit`, or earlier when a stop has had its time by then."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from array import array
 from enum import Enum
 
 import orjson
@@ -28,6 +29,8 @@ class Replay:
     """
 
     def __init__(self) -> None:
+        self._heard = array("q")
+        """The events up to the first join, in 8 bytes each: most streams are never joined."""
         self._known: set[int] = set()
         self._was_joined = False
         self._is_first = False
@@ -41,21 +44,26 @@ class Replay:
     def joined(self) -> None:
         """The stream is joined after the cursor; without one, from the start of what the gateway still has."""
         self._was_joined = self._is_first = True
+        self._known.update(self._heard)
+        self._heard = array("q")
 
     def skip_to(self, cursor: str) -> None:
         """After a gap: what came up to `cursor` is known from the state. Empty: the gateway tells no such id."""
         self._cursor = cursor or self._cursor
 
     def admit(self, event: StreamEvent) -> Verdict:
-        """Whether the event is new. Events without data of their own (`end`, `gap`) are always new."""
-        if event.kind in (EventKind.END, EventKind.GAP, EventKind.IGNORED):
+        """Whether the event is new. One that tells nothing always is."""
+        if event.kind is EventKind.IGNORED:
             return Verdict.NEW
         if event.id:
             key = hash((event.id, event.name, orjson.dumps(event.data)))
-            if self._was_joined and key in self._known:
+            if key in self._known:
                 self._is_first = False
                 return Verdict.SEEN
-            self._known.add(key)
+            if self._was_joined:
+                self._known.add(key)
+            else:
+                self._heard.append(key)
         hole = self._is_first and self._is_hole(event)
         self._is_first = False
         self._cursor = event.id or self._cursor

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 RETRY = "/retry asks again."
 
 UNREACHABLE = "The agent cannot be reached at the moment. I keep trying."
@@ -16,29 +18,34 @@ REFUSED = "The agent could not take this question. Try to put it differently, or
 TOO_LARGE = "This is too large for the agent. Please send less or smaller files."
 UNKNOWN_ASSISTANT = "The agent this bot is set up for does not exist. Please tell whoever runs this bot."
 LOST = f"The agent lost this question. {RETRY}"
+UNREAD = f"Not all of the answer could be read. {RETRY}"
 STOPPED = "Stopped."
 STOPPED_ELSEWHERE = f"The answer was stopped from elsewhere. {RETRY}"
 NO_ANSWER = "The agent has finished without an answer."
 NOTHING_MORE = "The agent has nothing more to say to that."
 
 _FAILED = f"The agent failed while answering. {RETRY}"
+_CODE = r"(?:\w*code|status|response|error)[\W_]{1,3}"
 _BY_CAUSE = (
-    (("ratelimit", "rate_limit", "429", "overloaded", "quota"), f"The model is over its limit. Later, {RETRY}"),
-    (("recursion",), "The agent needed too many steps and gave up. A narrower question may help."),
-    (("contextlength", "context_length", "context window", "too many tokens", "maximum context"),
+    (rf"\w*RateLimit(?:Error|Exceeded)?|\w*rate[ _-]limit\w*|{_CODE}429|429 too many requests|overloaded(?:_?error)?|"
+     r"(?:\w+_)?quota(?:_?exceeded)?|ResourceExhausted",
+     f"The model is over its limit. Later, {RETRY}"),
+    (r"GraphRecursionError|recursion[ _]limit",
+     "The agent needed too many steps and gave up. A narrower question may help."),
+    (r"\w*context[ _]?length\w*|\w*context[ _]?window\w*|too many tokens|maximum context|prompt is too long",
      "This conversation has become too long for the model. /new starts a fresh one."),
-    (("timeout", "timed out"), f"The agent took too long. {RETRY}"),
-    (("authentication", "permissiondenied", "invalid api key", "401"),
+    (r"\w*timeout(?:_?error|exception)?|timed out", f"The agent took too long. {RETRY}"),
+    (rf"AuthenticationError|PermissionDeniedError|authentication_error|(?:invalid|incorrect)[ _]api[ _]key|{_CODE}401",
      "The agent could not use its model: its key is not accepted. Please tell whoever runs this bot."),
-    (("content_filter", "contentfilter", "content policy"), "The model declined to answer this."),
+    (r"\w*content[ _]?filter\w*|\w*content[ _]policy\w*", "The model declined to answer this."),
 )  # fmt: skip
+"""What model providers call these, as whole words: an order number or a tool's own trouble is none of it."""
 
 
 def run_failed(cause: str) -> str:
     """The sentence for a run that ended with an error. `cause` decides which; none of it is shown."""
-    said = cause.casefold()
-    for marks, sentence in _BY_CAUSE:
-        if any(mark in said for mark in marks):
+    for words, sentence in _BY_CAUSE:
+        if re.search(rf"\b(?:{words})\b", cause, re.IGNORECASE | re.ASCII):
             return sentence
     return _FAILED
 

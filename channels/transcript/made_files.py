@@ -14,8 +14,8 @@ from channels.transcript.messages import FileBlock
 class MadeFiles:
     """Each method tells whether a file was new. `thread` goes into the references: a file is fetched from there."""
 
-    def __init__(self) -> None:
-        self.thread = ""
+    def __init__(self, thread: str) -> None:
+        self.thread = thread
         self._files: dict[str, File] = {}
 
     def all(self) -> tuple[File, ...]:

@@ -37,6 +37,7 @@ class Transcript:
         self.failure = ""
         self.run_id = ""
         self.attempt = 0
+        self._thread = ""
         self._question_id = ""
         self._question_text: str | None = None
         self._heard_before: frozenset[str] = frozenset()
@@ -50,9 +51,9 @@ class Transcript:
         self._unsure = False
         self._state_spoke = False
         self._state_has_messages = True
+        self._state_tells = False
         self._verified = True
         self._stale: tuple[Segment, ...] = ()
-        self._files = MadeFiles()
         self._view = View()
         self._changed = False
         self._begin()
@@ -60,6 +61,7 @@ class Transcript:
     def _begin(self) -> None:
         self._messages = HeardMessages()
         self._steps = Steps()
+        self._files = MadeFiles(self._thread)
         self._interrupts: dict[str, JsonValue] = {}
         self._clarification: Interrupt | None = None
         self._activity = Phase.WAITING
@@ -77,10 +79,10 @@ class Transcript:
     ) -> None:
         """Say which human message this run answers, so that nothing before it counts.
 
-        `heard` are ids of assistant messages that earlier turns have shown (for a resumed run); `speaking` is what
-        earlier runs of the graph have shown about its nodes.
+        `heard` are ids of messages that stand before it when a run is resumed; `speaking` is what earlier runs of the
+        graph have shown about its nodes.
         """
-        self._files.thread = thread
+        self._thread = self._files.thread = thread
         self._question_id = question_id
         self._question_text = question_text
         self._heard_before = frozenset(heard)
@@ -102,7 +104,7 @@ class Transcript:
             case EventKind.UPDATES:
                 changed = self._updates(event, now)
             case EventKind.VALUES if not event.namespace:
-                changed = self._snapshot(as_object(event.data), now)
+                changed = self._snapshot(as_object(event.data), now, by_us=True)
             case EventKind.CUSTOM:
                 changed = self._steps.task(as_object(event.data), now)
                 self._active(changed, Phase.WORKING)
@@ -140,12 +142,22 @@ class Transcript:
         return not (self._messages or self._steps.all() or self._interrupts)
 
     @property
+    def has_hole(self) -> bool:
+        """Whether events were lost, or told of something that only the state explains."""
+        return self._missed or self._unsure
+
+    @property
+    def is_told_by_state(self) -> bool:
+        """Whether the state that was taken last holds messages, and among them this turn's are to be told."""
+        return self._state_tells
+
+    @property
     def is_settled(self) -> bool:
         """Whether all is known without asking the gateway's state.
 
         Nothing was missed, all text is confirmed, and the last message is one to end with: no call of a tool.
         """
-        if self._missed or self._unsure:
+        if self.has_hole:
             return False
         if self._interrupts or self._clarification:
             return True
@@ -154,8 +166,9 @@ class Transcript:
 
     @property
     def heard_ids(self) -> tuple[str, ...]:
-        """The ids of the assistant messages up to now, earlier turns of the same question included."""
-        return (*sorted(self._heard_before), *self._messages.ids)
+        """The ids of the messages up to now, from the question on, earlier turns of the same question included."""
+        question = [self._question_id] if self._question_id else []
+        return (*sorted(self._heard_before), *question, *self._messages.ids)
 
     @property
     def speaking(self) -> Mapping[str, bool | None]:
@@ -172,17 +185,26 @@ class Transcript:
     # ------------------------------------------------------------ durable state
 
     def reconcile(
-        self, values: Mapping[str, JsonValue], now: float, *, interrupts: JsonValue = None, unheard: bool = True
+        self,
+        values: Mapping[str, JsonValue],
+        now: float,
+        *,
+        interrupts: JsonValue = None,
+        unheard: bool = True,
+        by_us: bool = False,
     ) -> bool:
         """Take the thread's state as the truth about this turn's messages. True when it holds any of them.
 
-        `unheard`: also messages count that the stream did not bring. A state that keeps no messages at all confirms
+        `unheard`: also messages count that the stream did not bring. `by_us`: this turn's run wrote the state last, so
+        a human message after the question is one of the graph's own. A state that keeps no messages at all confirms
         nothing: then the streamed text is all there is.
         """
         if interrupts is not None:
             self._interrupts = {}
+        if interrupts:
             self._interrupted(interrupts)
-        found = self._snapshot(values, now, unheard=unheard)
+        self._state_tells = False
+        found = self._snapshot(values, now, unheard=unheard, by_us=by_us)
         self._changed = True
         return found
 
@@ -451,7 +473,9 @@ class Transcript:
 
     # ------------------------------------------------------------ snapshots of the state
 
-    def _snapshot(self, values: Mapping[str, JsonValue], now: float, *, unheard: bool = True) -> bool:
+    def _snapshot(
+        self, values: Mapping[str, JsonValue], now: float, *, unheard: bool = True, by_us: bool = False
+    ) -> bool:
         if "__interrupt__" in values:
             self._interrupted(values["__interrupt__"])
         if values.keys() <= {"__interrupt__"}:
@@ -463,7 +487,7 @@ class Transcript:
         self._state_has_messages = messages is not None
         ordered: dict[str, Heard] = {}
         asked: Interrupt | None = None
-        for message in self._mine(messages or ()):
+        for message in self._mine(messages or (), by_us=by_us):
             if message.role is Role.TOOL:
                 self._tool_result(message, now)
                 if message.name == CLARIFICATION_TOOL:
@@ -481,17 +505,22 @@ class Transcript:
         self._messages.reorder(ordered)
         return any(heard.is_spoken and heard.text.has_text for heard in ordered.values())
 
-    def _mine(self, messages: Sequence[Message]) -> Sequence[Message]:
-        """This turn's messages of the state: after our question, and after what was shown before a resume."""
+    def _mine(self, messages: Sequence[Message], *, by_us: bool) -> Sequence[Message]:
+        """This turn's messages of the state: from where it begins up to somebody else's next question.
+
+        Graphs write human messages too (a critic's, another agent's), and may drop the question (into a summary). When
+        the state is this run's, all after the question is its own, or else at least what follows the last of them.
+        """
+        asked = [position for position, message in enumerate(messages) if message.is_visibly_human]
         start = self._after_question(messages)
+        self._state_tells = bool(messages) and (start is not None or by_us)
         if start is None:
-            return [message for message in messages if self._messages.get(message.id) is not None]
-        end = start
-        while end < len(messages) and (messages[end].role is not Role.HUMAN or messages[end].hidden):
-            if messages[end].id in self._heard_before:
-                start = end + 1
-            end += 1  # up to somebody else's next question
-        return messages[start:end]
+            start = (asked[-1] + 1 if asked else 0) if by_us else len(messages)
+            known = [message for message in messages[:start] if self._messages.get(message.id) is not None]
+            return [*known, *messages[start:]]
+        if by_us:
+            return messages[start:]
+        return messages[start : next((position for position in asked if position >= start), None)]
 
     @staticmethod
     def _message_list(values: Mapping[str, JsonValue]) -> list[Message] | None:
@@ -504,16 +533,23 @@ class Transcript:
         return max(find_messages(dict(values)), key=len, default=None)
 
     def _after_question(self, messages: Sequence[Message]) -> int | None:
-        """Where this turn's messages begin in a list of the state; None when the list does not tell."""
+        """Where this turn's messages begin in a list of the state; None when the list does not tell.
+
+        After our question, or after what was there before a resume; failing that, after the last question there is.
+        """
         for position in range(len(messages) - 1, -1, -1):
             message = messages[position]
-            if message.role is not Role.HUMAN or message.hidden:
+            if message.id in self._heard_before:
+                return position + 1
+            if not message.is_visibly_human or not self._question_id:
                 continue
-            if self._question_id and self._question_id in message.id:
+            if self._question_id in message.id:
                 return position + 1
-            if not self._question_id or (self._question_text is not None and message.text == self._question_text):
+            if self._question_text is not None and message.text == self._question_text:
                 return position + 1
-        return None
+        if self._question_id:
+            return None
+        return next((at + 1 for at in range(len(messages) - 1, -1, -1) if messages[at].is_visibly_human), None)
 
 
 _TELLING = frozenset({EventKind.MESSAGES, EventKind.ACCUMULATED, EventKind.UPDATES})

@@ -12,9 +12,9 @@ import respx
 from langgraph_sdk.errors import ConflictError
 from pydantic import JsonValue
 
-from channels.gateway import Ask, Gateway, GatewayError, InputFile, Patience, RunRequest, WhenBusy
+from channels.gateway import Ask, Gateway, GatewayError, InputFile, Patience, RunRequest, WhenBusy, sentences
 from channels.gateway.troubles import TroubleKind, trouble_of
-from channels.model import File, Phase, RunId, ThreadId, new_turn_id
+from channels.model import File, Phase, RunId, ThreadId, TurnId, new_turn_id
 from channels.transcript import Transcript
 from tests.clock import ScaledClock
 from tests.gateway.turns import SENDER, new_thread, run_turn
@@ -35,8 +35,34 @@ def gateway(*, patience: Patience | None = None, dialect: str = "langgraph", **m
     )
 
 
-def frames(*events: tuple[str, JsonValue]) -> bytes:
+Event = tuple[str, JsonValue]
+
+
+def frames(*events: Event) -> bytes:
     return b"".join(f"event: {name}\r\ndata: {json.dumps(data)}\r\n\r\n".encode() for name, data in events)
+
+
+def stream(*events: Event) -> httpx.Response:
+    """A stream of a run, closed cleanly."""
+    numbered = b"".join(
+        f"event: {name}\r\ndata: {json.dumps(data)}\r\nid: {number}-0\r\n\r\n".encode()
+        for number, (name, data) in enumerate([("metadata", {"run_id": RUN}), *events], 1)
+    )
+    return httpx.Response(200, headers=SSE, content=numbered)
+
+
+def said(text: str, message: str = "m1") -> tuple[Event, Event]:
+    """How a model's words come, and the end of the step that puts them into the state."""
+    piece: JsonValue = {"type": "AIMessageChunk", "content": text, "id": message}
+    whole: JsonValue = {"type": "ai", "content": text, "id": message}
+    return ("messages", [piece, {"langgraph_node": "model"}]), ("updates", {"model": {"messages": [whole]}})
+
+
+def state(turn: TurnId, *said: tuple[str, str]) -> JsonValue:
+    """A thread's state with the turn's question and what was said to it, by message id."""
+    messages: list[JsonValue] = [{"type": "human", "id": f"turn-{turn}", "content": "Hi"}]
+    messages += [{"type": "ai", "id": identity, "content": text} for identity, text in said]
+    return {"values": {"messages": messages}}
 
 
 def answer(text: str = "Hello") -> httpx.Response:
@@ -135,6 +161,34 @@ async def test_an_ambiguous_start_is_looked_up_and_not_repeated(
     assert seen.end.view.text == "Hello"
     assert seen.started == [RUN]
     assert server["start"].call_count == 1
+
+
+@pytest.mark.parametrize(
+    ("keeps_metadata", "asked_for"),
+    [(True, [["run_id", "metadata"]]), (False, [["run_id", "metadata"], []])],
+    ids=["with metadata", "without"],
+)
+async def test_looking_for_a_run_does_not_bring_the_files_of_all_runs_where_their_metadata_tells(
+    server: respx.MockRouter, keeps_metadata: bool, asked_for: list[list[str]]
+) -> None:
+    turn, asked = new_turn_id(), list[list[str]]()
+
+    def listed(request: httpx.Request) -> httpx.Response:
+        asked.append(request.url.params.get_list("select"))
+        assert int(request.url.params["limit"]) <= 10
+        runs: list[dict[str, JsonValue]] = [
+            {"run_id": run, "kwargs": {"input": f"turn-{of}"}, "metadata": {"turn": of} if keeps_metadata else {}}
+            for run, of in ((RUN, turn), ("other", "another"))
+        ]
+        fields = asked[-1] or list(runs[0])
+        return httpx.Response(200, json=[{field: run[field] for field in fields} for run in runs])
+
+    server["list"].mock(side_effect=listed)
+    server.get(path__regex=r"/threads/[^/]+/runs/[^/]+/stream$").mock(side_effect=lambda _: answer())
+    server["state"].respond(json=state(turn, ("m1", "Hello")))
+    seen = await run_turn(gateway(), "Hi", turn=turn, maybe_requested=True)
+    assert (seen.started, seen.end.view.text) == ([RUN], "Hello")
+    assert asked == asked_for
 
 
 async def test_retry_after_is_waited_for(server: respx.MockRouter) -> None:
@@ -283,18 +337,122 @@ async def test_a_run_that_is_lost_with_its_answer_is_told(server: respx.MockRout
     assert "/retry" in seen.end.view.notice
 
 
-async def test_an_answer_whose_state_cannot_be_read_stands_as_it_was_heard(server: respx.MockRouter) -> None:
-    said: JsonValue = {"type": "AIMessageChunk", "content": "Hello", "id": "m1"}
-    body = frames(("metadata", {"run_id": RUN}), ("messages", [said, {"langgraph_node": "model"}]))
-    server["start"].mock(return_value=httpx.Response(200, headers=SSE, content=body))
+@pytest.mark.parametrize(
+    "trouble",
+    [httpx.ConnectError("refused"), httpx.Response(503), httpx.ReadError("reset")],
+    ids=lambda trouble: str(trouble) or "503",
+)
+async def test_a_stream_that_a_restarting_gateway_closed_between_two_steps_is_not_the_whole_answer(
+    server: respx.MockRouter, trouble: httpx.Response | Exception
+) -> None:
+    turn, plan = new_turn_id(), said("First I plan.", "plan")
+    server["start"].mock(return_value=stream(*plan))
+    server["run"].mock(side_effect=[trouble, trouble, httpx.Response(200, json={"status": "success"})])
+    server["state"].respond(json=state(turn, ("plan", "First I plan."), ("final", "The answer: 42.")))
+    seen = await run_turn(gateway(), "Hi", turn=turn)
+    assert seen.end.view.phase is Phase.DONE
+    assert [segment.text for segment in seen.end.view.body] == ["First I plan.", "The answer: 42."]
+
+
+async def test_an_answer_heard_to_its_end_whose_state_cannot_be_read_stands_as_it_was_heard(
+    server: respx.MockRouter,
+) -> None:
+    spoken, _ = said("Hello")
+    server["start"].mock(return_value=stream(spoken, ("updates", {"model": {"answer": "Hello"}})))
     server["state"].respond(500)
     seen = await run_turn(gateway(), "Hi")
     assert (seen.end.view.phase, seen.end.view.text) == (Phase.DONE, "Hello")
     assert "could not be read" in seen.end.note
 
 
+@pytest.mark.parametrize("status", [401, 404, 500])
+@pytest.mark.parametrize("heard", ["", "Half an ans"])
+async def test_an_answer_not_heard_to_its_end_is_never_taken_for_whole_while_its_state_cannot_be_read(
+    server: respx.MockRouter, heard: str, status: int
+) -> None:
+    server["start"].mock(return_value=stream(said(heard)[0]) if heard else stream())
+    server["state"].respond(status)
+    seen = await run_turn(gateway(), "Hi", timeout=600.0)
+    assert (seen.end.view.phase, seen.end.view.text) == (Phase.FAILED, heard)
+    assert seen.end.view.notice == sentences.UNREAD
+    assert str(status) in seen.end.note
+    told = any(view.notice == sentences.RECONNECTING for view in seen.views)
+    assert told is (status == 500)
+
+
+async def test_the_rest_of_an_answer_is_waited_for_until_its_state_can_be_read(server: respx.MockRouter) -> None:
+    turn = new_turn_id()
+    server["start"].mock(return_value=stream(said("Half an ans")[0]))
+    whole = httpx.Response(200, json=state(turn, ("m1", "Half an answer is no answer.")))
+    server["state"].mock(side_effect=[*[httpx.Response(500)] * 20, whole])
+    seen = await run_turn(gateway(), "Hi", turn=turn)
+    assert (seen.end.view.phase, seen.end.view.text) == (Phase.DONE, "Half an answer is no answer.")
+    assert seen.end.view.notice == ""
+
+
+@pytest.mark.parametrize(
+    ("read", "phase"),
+    [
+        ({"answer": "Half an answer."}, Phase.FAILED),
+        ({}, Phase.FAILED),
+        ({"messages": [{"type": "human", "id": "of somebody", "content": "Else"}]}, Phase.FAILED),
+        ({"messages": [{"type": "human", "id": "turn-1", "content": "Hi"}]}, Phase.DONE),
+    ],
+)
+async def test_a_state_that_does_not_tell_of_the_answer_does_not_make_half_of_it_whole(
+    server: respx.MockRouter, read: JsonValue, phase: Phase
+) -> None:
+    server["start"].mock(return_value=stream(said("Half an ans")[0]))
+    server["state"].respond(json={"values": read})
+    seen = await run_turn(gateway(), "Hi", turn=TurnId("1"))
+    assert seen.end.view.phase is phase
+    assert seen.end.view.text == ("Half an ans" if phase is Phase.FAILED else "")
+
+
+async def test_a_graph_that_keeps_no_messages_is_heard_whole_also_through_a_broken_stream(
+    server: respx.MockRouter,
+) -> None:
+    spoken, _ = said("Hello")
+    begin: Event = ("metadata", {"run_id": RUN})
+    server["start"].mock(side_effect=[httpx.Response(200, headers=SSE, content=frames(begin))])
+    rest = stream(spoken, ("updates", {"model": {"answer": "Hello"}}))
+    server.get(path__regex=r"/threads/[^/]+/runs/[^/]+/stream$").mock(return_value=rest)
+    server["run"].mock(side_effect=[httpx.Response(200, json={"status": s}) for s in ("running", "success")])
+    server["state"].respond(json={"values": {"answer": "Hello"}})
+    seen = await run_turn(gateway(), "Hi")
+    assert (seen.end.view.phase, seen.end.view.text) == (Phase.DONE, "Hello")
+
+
+async def test_a_state_that_cannot_be_read_in_a_gap_is_made_good_at_the_end(server: respx.MockRouter) -> None:
+    turn = new_turn_id()
+    server["start"].mock(return_value=stream(said("Hel")[0]))
+    joins = [stream(("gap", {"latest_available_event_id": None})), stream()]
+    server.get(path__regex=r"/threads/[^/]+/runs/[^/]+/stream$").mock(side_effect=joins)
+    server["run"].mock(side_effect=[httpx.Response(200, json={"status": s}) for s in ("running", "running", "success")])
+    server["state"].mock(side_effect=[httpx.Response(403), httpx.Response(200, json=state(turn, ("m1", "Hello")))])
+    seen = await run_turn(gateway(), "Hi", turn=turn)
+    assert (seen.end.view.phase, seen.end.view.text) == (Phase.DONE, "Hello")
+
+
+async def test_a_stream_that_only_says_that_it_is_over_while_the_run_goes_on_is_polled(
+    server: respx.MockRouter,
+) -> None:
+    turn = new_turn_id()
+    server["start"].mock(return_value=stream(said("Hel")[0], ("end", None)))
+    over = server.get(path__regex=r"/threads/[^/]+/runs/[^/]+/stream$")
+    over.mock(side_effect=lambda _: stream(said("Hel")[0], ("end", None)))
+    statuses = [*["running"] * 30, "success"]
+    server["run"].mock(side_effect=[httpx.Response(200, json={"status": status}) for status in statuses])
+    server["state"].respond(json=state(turn, ("m1", "Hello")))
+    bridge = gateway()
+    seen = await run_turn(bridge, "Hi", turn=turn)
+    assert (seen.end.view.text, seen.end.view.notice) == ("Hello", "")
+    assert bridge.stats.polled_turns == 1
+    assert over.call_count == Patience().fruitless
+
+
 async def test_an_empty_answer_is_said_to_be_one(server: respx.MockRouter) -> None:
-    server["start"].mock(return_value=httpx.Response(200, headers=SSE, content=frames(("metadata", {"run_id": RUN}))))
+    server["start"].mock(return_value=stream(("updates", {"model": None})))
     seen = await run_turn(gateway(), "Hi")
     assert seen.end.view.phase is Phase.DONE
     assert "without an answer" in seen.end.view.notice

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import itertools
+from collections.abc import Iterable
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from channels.transcript import _merge_stream_text
-from channels.transcript.merging import MessageText, TagSplitter
+from channels.transcript.merging import MessageText
+from channels.transcript.thinking import TagSplitter
 
 TEXT = st.text(alphabet="ab 谢<>/thinkg`\n", max_size=60)
 
@@ -118,10 +120,118 @@ def test_thinking_that_was_never_opened_ends_at_its_closing_tag() -> None:
     assert (splitter.text, splitter.thoughts) == ("Here.", "first I look")
 
 
-def test_a_tag_that_is_written_about_stays_text() -> None:
+def split(pieces: Iterable[str]) -> tuple[str, str]:
     splitter = TagSplitter()
-    splitter.feed("Models write `<think>` and `</think>` around thoughts.")
-    assert splitter.text == "Models write `<think>` and `</think>` around thoughts."
+    for piece in pieces:
+        splitter.feed(piece)
+    splitter.finish()
+    return splitter.text, splitter.thoughts
+
+
+FENCED = "R1 puts it first:\n\n```text\n<think>\nOkay, …\n</think>\n\nThe answer is 4.\n```\n\nCut at the closing tag."
+WRITTEN_ABOUT = [
+    FENCED,
+    FENCED.replace("```", "~~~~"),
+    FENCED.replace("```text", "- ```text").replace("\n```\n", "\n  ```\n"),
+    FENCED.replace("\n", "\n> "),
+    "Models write `<think>` and `</think>` around thoughts.",
+    "The tag <think> opens the reasoning. Parse it. That is all.",
+    "It begins at <think> and ends at </think>, never mind the case.\n\nThen strip it.",
+    "Everything up to </think> goes away.",
+    "You end it with </think>",
+    "Use `<think>…</think>` blocks.",
+    'The regex is `r"<think>.*?</think>"` and done.',
+    "Cut up to ``a`</think>`` with it.",
+    "Split at the end tag:\n\n```python\nanswer = text.split('</think>')[-1]\n```",
+    "Say text.split('</think>')[-1] or text.split(“</think>”) to get it.",
+    "In HTML write \\</think> or it goes away.",
+    "Special tokens:\n- <think>: reasoning begins\n- </think>: reasoning ends\n",
+    "| tag | use |\n|---|---|\n| <think> | begins |\n| </think> | ends |\n",
+    "The tags are:\n<think> begins it\n</think> ends it\n",
+    "It never closed:\n<think>\nand so it goes on",
+    "```code``` in a line, then\n\n```\n<think>\n</think>\n```\n",
+]
+
+
+@pytest.mark.parametrize("text", WRITTEN_ABOUT)
+def test_tags_that_are_written_about_stay_text_wherever_they_are_cut(text: str) -> None:
+    assert split([text]) == split(text) == (text, "")
+    assert all(split([text[:at], text[at:]]) == (text, "") for at in range(len(text)))
+
+
+@pytest.mark.parametrize("text", WRITTEN_ABOUT)
+def test_an_answer_about_tags_keeps_them_also_after_its_own_thinking(text: str) -> None:
+    assert split([f"<think>What are `</think>` tags?\n</think>\n\n{text}"])[0] == text
+    assert split([f"What are `</think>` tags?\n</think>\n\n{text}"])[0] == text
+
+
+@pytest.mark.parametrize(
+    ("whole", "text", "thoughts"),
+    [
+        ("\n<think>a secret</think>Hi.", "Hi.", "a secret"),
+        ("<think>\n\n</think>\n\nHi.", "Hi.", ""),
+        ("<think></think>\n\nHi.", "Hi.", ""),
+        ("<think><think>a secret</think> Hi.", "Hi.", "a secret"),
+        ("<think>cut short in the mid", "", "cut short in the mid"),
+        ("<think>a secret</think>", "", "a secret"),
+        ("<think>say `</think>`, a secret</think>Hi.", "Hi.", "say `</think>`, a secret"),
+        ("<think>in code:\n```\nif a:\n</think>\nHi.", "Hi.", "in code:\n```\nif a:"),
+        ("<think>text.split('</think>'), so\n</think>\nHi.", "Hi.", "text.split(''), so"),
+        ("<think>one</think>\n<think>two</think>\nHi.", "Hi.", "onetwo"),
+        ("Let me see.\n\n<think>\na secret\n</think>\n\nHi.", "Let me see.\n\n\n\nHi.", "a secret"),
+        ("Let me see.\n<think>a secret</think>\nHi.", "Let me see.\n\nHi.", "a secret"),
+        ("a secret</think>Hi.", "Hi.", "a secret"),
+        ("a secret.</think> Hi.", "Hi.", "a secret."),
+        ("a secret\n</think>\n\nHi.", "Hi.", "a secret"),
+        ("a secret\r\n</think>\r\n\r\nHi.", "Hi.", "a secret"),
+        ("a secret\n</think>\n\n", "", "a secret"),
+        ("a secret\n</think>", "", "a secret"),
+        ("a secret.</think>", "", "a secret."),
+        ("</think>\n\nHi.", "Hi.", ""),
+        ("\n</think>Hi.", "Hi.", ""),
+        ("it says `<think>`, a secret\n</think>\nHi.", "Hi.", "it says `<think>`, a secret"),
+        ("between <think> and …, a secret\n</think>\nHi.", "Hi.", "between <think> and …, a secret"),
+        ("it is 5` wide\na secret</think>Hi.", "Hi.", "it is 5` wide\na secret"),
+        ("in code:\n```\nif a:\n</think>\nHi.", "Hi.", "in code:\n```\nif a:"),
+        ("one\n</think>\ntwo\n</think>\nHi.", "Hi.", "one\ntwo"),
+    ],
+)
+def test_what_a_model_thinks_in_tags_is_not_said_however_it_marks_them(whole: str, text: str, thoughts: str) -> None:
+    for pieces in [[whole], list(whole), *([whole[:at], whole[at:]] for at in range(len(whole)))]:
+        said, thought = split(pieces)
+        assert (said.replace("\r", ""), thought.strip()) == (text, thoughts)
+
+
+MARKED = st.lists(
+    st.sampled_from(["<think>", "</think>", "<thinking>", "a", "b", " ", "\n", "`", "```\n", "~~~\n", '"', ">"])
+).map("".join)
+
+
+@given(whole=MARKED)
+def test_no_word_is_lost_between_what_is_said_and_what_is_thought(whole: str) -> None:
+    text, thoughts = split([whole])
+    for letter in 'ab`~"':
+        assert (text + thoughts).count(letter) == whole.count(letter)
+    assert split(whole) == (text, thoughts)
+
+
+@given(whole=MARKED.map(lambda whole: whole.replace("</think>", "")))
+def test_what_is_said_only_grows_unless_a_closing_tag_comes(whole: str) -> None:
+    splitter, before = TagSplitter(), ""
+    for piece in whole:
+        splitter.feed(piece)
+        assert splitter.text.lstrip().startswith(before)
+        before = splitter.text.lstrip()
+    splitter.finish()
+    assert splitter.text.lstrip().startswith(before)
+
+
+def test_a_tag_cut_by_the_end_of_a_text_that_then_goes_on_is_one() -> None:
+    text = MessageText()
+    for whole in ("<thi", "<think>a sec", "<think>a secret</think>\n\nH", "<think>a secret</think>\n\nHi."):
+        text.put(whole)
+        assert "Hi.".startswith(text.text) or whole == "<thi"
+    assert (text.text, text.thoughts) == ("Hi.", "a secret")
 
 
 def test_what_only_began_like_a_tag_is_text_in_the_end() -> None:

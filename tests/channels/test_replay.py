@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import tracemalloc
+
 import pytest
 
 from channels.gateway.replay import Replay, Verdict
@@ -27,6 +29,20 @@ def test_an_event_repeated_where_a_replay_passes_into_the_live_stream_counts_onc
     replay.joined()
     new = [event("2-0", "b"), event("3-0", "c"), event("2-0", "b"), event("3-0", "c"), event("4-0", "d")]
     assert [replay.admit(one) for one in new] == [Verdict.NEW, Verdict.NEW, Verdict.SEEN, Verdict.SEEN, Verdict.NEW]
+
+
+def test_an_answer_that_is_never_joined_is_remembered_in_little_room() -> None:
+    replay = Replay()
+    events = [event(f"{number}-0", f"piece {number}") for number in range(20_000)]
+    tracemalloc.start()
+    try:
+        for one in events:
+            replay.admit(one)
+        assert tracemalloc.get_traced_memory()[0] < 10 * len(events)
+    finally:
+        tracemalloc.stop()
+    replay.joined()
+    assert {replay.admit(one) for one in events} == {Verdict.SEEN}
 
 
 def test_equal_ids_do_not_make_equal_events() -> None:

@@ -394,6 +394,18 @@ def test_artifacts_and_files_in_messages_are_files() -> None:
     assert (picture.name, dict(picture.reference)) == ("file-2.png", {"thread": "T", "message": "m1", "block": 1})
 
 
+def test_the_files_of_an_attempt_that_is_begun_anew_are_not_those_of_the_run() -> None:
+    image: JsonValue = [{"type": "image", "mime_type": "image/png", "base64": "AA=="}]
+    begin = StreamEvent.of("metadata", {"run_id": "r"})
+    transcript = Transcript()
+    transcript.expect(thread="T")
+    fed(begin, streamed("", "m1"), updated(whole(image, "m1"), artifacts=["draft.pdf"]), transcript=transcript)
+    assert [file.name for file in transcript.view(NOW).files] == ["draft.pdf", "file-2.png"]
+    fed(begin, streamed("", "m2"), updated(whole(image, "m2")), transcript=transcript)
+    (file,) = transcript.view(NOW).files
+    assert (file.name, dict(file.reference)) == ("file-1.png", {"thread": "T", "message": "m2", "block": 0})
+
+
 def test_several_interrupts_come_in_several_events_and_once_each() -> None:
     first: Json = {"id": "1", "value": "A?"}
     second: Json = {"id": "2", "value": "B?"}
@@ -498,6 +510,81 @@ def test_only_what_stands_after_our_question_and_before_the_next_is_ours(message
     transcript.expect(question_id="turn-2", question_text="y")
     assert not transcript.reconcile(state(*messages), NOW)
     assert transcript.finish(Phase.DONE, NOW).text == ""
+
+
+def critique(text: str, message: str) -> Json:
+    """A human message that a graph writes: of a critic, or of another agent."""
+    return {"type": "human", "content": text, "id": message, "name": "critic"}
+
+
+SUMMARY: Json = {"type": "human", "content": "Until now: …", "id": "s", "additional_kwargs": {"lc_source": "summary"}}
+CALLING = whole("", "t", tool_calls=[{"name": "look", "args": {}, "id": "c"}])
+RESULT: Json = {"type": "tool", "name": "look", "tool_call_id": "c", "content": "sunny", "id": "r"}
+
+
+@pytest.mark.parametrize(
+    ("heard", "messages", "texts"),
+    [
+        ([], [whole("Draft", "d"), critique("Longer!", "c"), whole("Essay", "e")], ["Draft", "Essay"]),
+        (["Draft"], [whole("Draft", "m0"), critique("Longer!", "c"), whole("Essay", "e")], ["Draft", "Essay"]),
+        ([], [critique("Three sources.", "w"), critique("A chart.", "v"), whole("Essay", "e")], ["Essay"]),
+        ([], [critique("Asked again", "w")], []),
+    ],
+    ids=["not heard", "begun", "spoken by others", "nothing said"],
+)
+@pytest.mark.parametrize("is_resumed", [False, True])
+def test_what_a_graph_lets_people_say_after_the_question_does_not_end_its_answer(
+    heard: list[str], messages: list[JsonValue], texts: list[str], is_resumed: bool
+) -> None:
+    before = Transcript()
+    before.expect(question_id="turn-2", question_text="y")
+    transcript = before
+    if is_resumed:
+        transcript = Transcript()
+        transcript.expect(heard=before.heard_ids)
+    fed(*(streamed(text, f"m{n}") for n, text in enumerate(heard)), transcript=transcript)
+    transcript.missed()
+    old = [asked("x", "turn-1"), whole("old", "o")]
+    transcript.reconcile(state(*old, asked("y", "turn-2"), *messages), NOW, by_us=True)
+    assert transcript.is_told_by_state
+    assert [segment.text for segment in transcript.finish(Phase.DONE, NOW).body] == texts
+
+
+@pytest.mark.parametrize(
+    ("messages", "texts"),
+    [
+        ([SUMMARY, CALLING, RESULT, whole("Essay", "e")], ["Essay"]),
+        ([SUMMARY, whole("Draft", "d"), critique("Longer!", "c"), whole("Essay", "e")], ["Draft", "Essay"]),
+        ([whole("Essay", "e")], ["Essay"]),
+        ([asked("x", "turn-1"), whole("old", "o"), asked("rewritten", "1"), whole("Essay", "e")], ["Essay"]),
+    ],
+    ids=["into a summary", "into a summary, with others speaking", "away", "into other words"],
+)
+def test_an_answer_whose_question_the_graph_made_into_something_else_is_found(
+    messages: list[JsonValue], texts: list[str]
+) -> None:
+    transcript = Transcript()
+    transcript.expect(question_id="turn-2", question_text="y")
+    fed(streamed("Dra", "d"), transcript=transcript)
+    transcript.missed()
+    assert transcript.reconcile(state(*messages), NOW, by_us=True)
+    assert [segment.text for segment in transcript.finish(Phase.DONE, NOW).body] == texts
+
+
+def test_a_state_that_somebody_else_wrote_last_does_not_tell_of_an_answer_whose_question_is_gone() -> None:
+    transcript = Transcript()
+    transcript.expect(question_id="turn-2", question_text="y")
+    assert not transcript.reconcile(state(SUMMARY, whole("of somebody", "s")), NOW)
+    assert not transcript.is_told_by_state
+    assert transcript.finish(Phase.DONE, NOW).text == ""
+
+
+def test_a_resumed_run_ends_where_somebody_else_asks() -> None:
+    transcript = Transcript()
+    transcript.expect(heard=["turn-1", "before"])
+    other = [asked("z", "turn-2"), whole("for somebody else", "s")]
+    transcript.reconcile(state(asked("x", "turn-1"), whole("Before.", "before"), whole("Mine.", "m"), *other), NOW)
+    assert transcript.finish(Phase.DONE, NOW).text == "Mine."
 
 
 def test_a_gateway_that_gives_our_message_another_id_is_understood_by_its_text() -> None:

@@ -2,7 +2,8 @@
 
 `answer TEXT` streams the text, `slowly` five times slower. `tools` calls a tool first, `slow-tools` then is silent for
 long. `approve`, `twice` and `review` (LangChain's human-in-the-loop request) ask. `sub` runs a sub-graph. `fail` breaks
-in the middle. `title` makes a side call of the model.
+in the middle. `title` makes a side call of the model. `plan` says what it is going to do, is silent for long and then
+answers. `reflect` answers a critic, who speaks as a human, with another answer.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from langgraph.graph.message import add_messages
 from langgraph.types import Send, interrupt
 
 BEFORE_TOOLS = "Let me check. "
+PLAN = "First I look at the figures."
 PAUSE = 0.002
 LONG_PAUSE = 1.5
 
@@ -60,7 +62,7 @@ class Scripted(BaseChatModel):
         **kwargs: Any,
     ) -> AsyncIterator[ChatGenerationChunk]:
         word, _ = asked(messages)
-        if word.startswith("slow-") and isinstance(messages[-1], ToolMessage):
+        if word == "plan" or (word.startswith("slow-") and isinstance(messages[-1], ToolMessage)):
             await asyncio.sleep(LONG_PAUSE)
         for chunk in _script(messages):
             await asyncio.sleep(self.pause * 5 if word == "slowly" else self.pause)
@@ -117,6 +119,14 @@ async def title(state: State) -> State:
     return {"title": str(said.content)}
 
 
+def planner(state: State) -> State:
+    return {"messages": [AIMessage(PLAN)]}
+
+
+def critic(state: State) -> State:
+    return {"messages": [HumanMessage(f"answer Better: {asked(state['messages'])[1]}")]}
+
+
 def approve(state: State) -> State:
     said = interrupt({"question": "Approve the payment?", "options": ["yes", "no"]})
     return {"messages": [AIMessage(f"You said {said}.")]}
@@ -145,13 +155,15 @@ def route(state: State) -> str | list[Send]:
     word, _ = asked(state["messages"])
     if word == "twice":
         return [Send("left", state), Send("right", state)]
+    if word == "plan":
+        return "planner"
     return word if word in ("approve", "review", "sub") else "model"
 
 
 def after_model(state: State) -> str:
     if getattr(state["messages"][-1], "tool_calls", None):
         return "tools"
-    return "title" if asked(state["messages"])[0] == "title" else END
+    return {"title": "title", "reflect": "critic"}.get(asked(state["messages"])[0], END)
 
 
 _sub = StateGraph(State)
@@ -162,14 +174,18 @@ _graph = StateGraph(State)
 _graph.add_node("model", model)
 _graph.add_node("tools", tools)
 _graph.add_node("title", title)
+_graph.add_node("planner", planner)
+_graph.add_node("critic", critic)
 _graph.add_node("approve", approve)
 _graph.add_node("review", review)
 _graph.add_node("left", left)
 _graph.add_node("right", right)
 _graph.add_node("sub", _sub.compile())
-_graph.add_conditional_edges(START, route, ["model", "approve", "review", "left", "right", "sub"])
-_graph.add_conditional_edges("model", after_model, ["tools", "title", END])
+_graph.add_conditional_edges(START, route, ["model", "planner", "approve", "review", "left", "right", "sub"])
+_graph.add_conditional_edges("model", after_model, ["tools", "title", "critic", END])
 _graph.add_edge("tools", "model")
 _graph.add_edge("sub", "model")
+_graph.add_edge("planner", "model")
+_graph.add_edge("critic", "model")
 graph = _graph.compile()
 guarded = _graph.compile(interrupt_before=["tools"])

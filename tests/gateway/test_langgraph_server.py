@@ -12,7 +12,7 @@ from channels.gateway import Ask, Gateway, InputFile, WhenBusy
 from channels.model import Phase, RunId, StepKind, StepState, View, new_turn_id
 from channels.questions import next_input
 from tests.emulators.fault_proxy import Damage, Fault, FaultProxy
-from tests.gateway.agent import BEFORE_TOOLS
+from tests.gateway.agent import BEFORE_TOOLS, PLAN
 from tests.gateway.langgraph_server import LangGraphServer
 from tests.gateway.turns import ANSWER, SENDER, Seen, gateway_at, new_thread, run_turn
 
@@ -93,6 +93,17 @@ async def test_a_breakpoint_of_the_graph_is_asked_and_passed(gateway: Gateway) -
     resume = next_input(asked.end.interrupts, [asked.end.interrupts[0].answer("0", pressed=True)], sender=SENDER)
     seen = await run_turn(gateway, resume, thread=thread, assistant_id="guarded")
     assert seen.end.view.text == ANSWER
+
+
+async def test_a_breakpoint_that_is_left_runs_nothing_and_the_thread_takes_the_next_question(gateway: Gateway) -> None:
+    thread = new_thread()
+    asked = await run_turn(gateway, f"tools {ANSWER}", thread=thread, assistant_id="guarded")
+    (interrupt,) = asked.end.interrupts
+    assert "- city: `Paris`" in interrupt.text
+    assert next_input(asked.end.interrupts, [interrupt.answer("no")], sender=SENDER) is None
+    then = Ask(f"answer {ANSWER}", SENDER, declined=interrupt.calls)
+    seen = await run_turn(gateway, then, thread=thread, assistant_id="guarded")
+    assert (seen.end.view.phase, seen.end.view.text, seen.end.view.steps) == (Phase.DONE, ANSWER, ())
 
 
 async def test_the_bytes_of_a_turn_do_not_grow_with_the_threads_history(gateway: Gateway, proxy: FaultProxy) -> None:
@@ -177,18 +188,22 @@ async def test_a_run_is_followed_by_another_process_from_its_id(gateway: Gateway
     await asyncio.gather(first, return_exceptions=True)
     followed = await run_turn(gateway, f"slowly {ANSWER}", thread=thread, turn=turn, maybe_requested=True)
     assert followed.end.view.text == ANSWER
-    runs = await _runs(proxy, thread)
+    runs = await _runs(proxy.url, thread)
     assert [run["run_id"] for run in runs] == followed.started
 
 
+@pytest.mark.parametrize("word", ["answer", "plan", "reflect"])
 async def test_a_run_that_ended_while_nobody_listened_is_finished_from_the_state(
-    gateway: Gateway, proxy: FaultProxy
+    gateway: Gateway, proxy: FaultProxy, word: str
 ) -> None:
     thread, turn = new_thread(), new_turn_id()
-    done = await run_turn(gateway, f"answer {ANSWER}", thread=thread, turn=turn)
-    again = await run_turn(gateway, f"answer {ANSWER}", thread=thread, turn=turn, run=done.started[0])
-    assert again.end.view.text == ANSWER
-    assert len(await _runs(proxy, thread)) == 1
+    done = await run_turn(gateway, f"{word} {ANSWER}", thread=thread, turn=turn)
+    proxy.refuses_streams = 501  # as when its stream is not kept any more
+    again = await run_turn(gateway, f"{word} {ANSWER}", thread=thread, turn=turn, run=done.started[0])
+    assert again.end.view.text == done.end.view.text
+    assert ANSWER in again.end.view.text
+    assert gateway.stats.state_reads > 0
+    assert len(await _runs(proxy.url, thread)) == 1
 
 
 async def test_a_stop_keeps_the_text_and_leaves_the_thread_usable(gateway: Gateway) -> None:
@@ -217,26 +232,38 @@ async def test_a_run_that_takes_too_long_is_cancelled_and_says_so(gateway: Gatew
     assert seen.end.view.phase is Phase.FAILED
     assert "longer than 60 seconds" in seen.end.view.notice
     assert ANSWER.startswith(seen.end.view.text[: len(ANSWER)])
-    assert (await _runs(proxy, thread))[0]["status"] == "interrupted"
+    assert (await _runs(proxy.url, thread))[0]["status"] == "interrupted"
 
 
-async def test_an_answer_survives_a_restart_of_the_server(tmp_path: Path) -> None:
-    """The run is executed anew by the new process, under new message ids, and shown once."""
+async def test_answers_survive_a_restart_of_the_server(tmp_path: Path) -> None:
+    """Runs go on in the new process: what was being written comes under new message ids, and is shown once.
+
+    One run says nothing when the server goes, and is over when it can be reached again.
+    """
     server = LangGraphServer(tmp_path)
     await asyncio.to_thread(server.start)
     proxy = FaultProxy(server.url)
     gateway = gateway_at(await proxy.start())
     try:
-        writing = asyncio.Event()
+        writing, planned, thread = asyncio.Event(), asyncio.Event(), new_thread()
         asked = asyncio.create_task(
             run_turn(
                 gateway, f"slowly {ANSWER * 3}", on_view=lambda view: writing.set() if len(view.text) > 200 else None
             )
         )
         await writing.wait()
+        silent = asyncio.create_task(
+            run_turn(gateway, "plan 42", thread=thread, on_view=lambda view: planned.set() if view.text else None)
+        )
+        await planned.wait()
+        proxy.go_away()
         await asyncio.to_thread(server.stop)
         await asyncio.to_thread(server.start)
+        while (await _runs(server.url, thread))[0]["status"] != "success":  # noqa: ASYNC110
+            await asyncio.sleep(0.05)
         proxy.upstream = server.url
+        proxy.come_back()
+        assert (await silent).end.view.text == f"{PLAN}\n\n42"
         seen = await asked
         assert seen.end.view.text == ANSWER * 3
         assert len(seen.end.view.body) == len(seen.started) == 1
@@ -288,8 +315,8 @@ async def test_a_file_reaches_the_model(gateway: Gateway) -> None:
     assert seen.end.view.phase is Phase.DONE
 
 
-async def _runs(proxy: FaultProxy, thread: str) -> list[dict[str, object]]:
+async def _runs(url: str, thread: str) -> list[dict[str, object]]:
     async with httpx.AsyncClient(verify=False) as client:
-        found = (await client.get(f"{proxy.url}/threads/{thread}/runs")).json()
+        found = (await client.get(f"{url}/threads/{thread}/runs")).json()
     assert isinstance(found, list)
     return found

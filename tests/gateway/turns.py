@@ -72,7 +72,7 @@ def gateway_at(
 
 async def run_turn(
     gateway: Gateway,
-    asked: str | Ask | Resume,
+    asked: str | Ask | Resume | None,
     *,
     thread: ThreadId | None = None,
     turn: TurnId | None = None,
@@ -87,6 +87,7 @@ async def run_turn(
     config: Mapping[str, JsonValue] | None = None,
     context: Mapping[str, JsonValue] | None = None,
 ) -> Seen:
+    assert asked is not None, "nothing is to be run"
     thread = thread or new_thread()
     if prepare:
         await gateway.prepare_thread(thread, {"channel": "test"})
