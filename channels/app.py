@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import importlib
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol, cast
 
@@ -108,14 +108,10 @@ class Bridge:
     def channels(self) -> Mapping[str, Health]:
         """The health of every enabled channel; one that another replica owns is as its owner keeps it."""
         health = {**self.manager.health(), **{name: inbox.health for name, inbox in self._broken.items()}}
-        for name, state in health.items():
-            owner = self.manager.owner_of(name)
-            if owner not in (None, self.manager.replica) and state.state is ChannelState.STARTING:
-                state = replace(state, state=ChannelState.RUNNING, reason=f"owned by {owner}")
-            if state.state is ChannelState.RUNNING:
-                state = self._without_agent.get(name, state)
-            health[name] = state
-        return health
+        return {
+            name: self._without_agent.get(name, state) if state.state is ChannelState.RUNNING else state
+            for name, state in health.items()
+        }
 
     @property
     def unusable(self) -> Mapping[str, str]:
@@ -188,7 +184,7 @@ class Bridge:
         """
         settings = self.settings.server
         await self.prepare()
-        guard = AdminGuard(settings.host, _reveal(settings.admin_token), is_published=settings.public_url is not None)
+        guard = AdminGuard(settings.host, _reveal(settings.admin_token), settings.public_url)
         console = Console(
             guard,
             store=lambda: self.store,

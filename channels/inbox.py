@@ -18,7 +18,7 @@ from channels.faults import point
 from channels.model import Action, Inbound, InboundKind, Place
 from channels.observe import Metrics, redact
 from channels.store import Store
-from channels.store.records import Lane, StoreError
+from channels.store.records import Lane, StoreError, Unstorable
 
 log = structlog.get_logger(__name__)
 
@@ -44,17 +44,31 @@ class Inbox:
 
     async def accept(self, inbound: Inbound) -> Accepted:
         """See `channels.adapter.Sink.accept`."""
+        result: Accepted | None = None
         try:
-            with _store_away():
+            with _store_away(), self._or_left_out(inbound.event_key):
                 result = await self._accept(inbound)
         except StoreAway:
             self._postpone(inbound)
             raise
         self._postponed.pop(inbound.event_key, None)
-        self._metrics.inbounds.labels(self._channel, result.value).inc()
+        self._metrics.inbounds.labels(self._channel, "failed" if result is None else result.value).inc()
         if result is Accepted.TAKEN:
             point("accepted")
-        return result
+        return result or Accepted.IGNORED
+
+    @contextmanager
+    def _or_left_out(self, what: str) -> Iterator[None]:
+        """Leave out what fails for another reason than a store that is away.
+
+        It would fail again as often as the platform brings it again, and some bring nothing else before it is taken.
+        """
+        try:
+            yield
+        except Exception as error:
+            if isinstance(error, StoreAway | StoreError) and not isinstance(error, Unstorable):
+                raise
+            log.exception("left out, for it cannot be taken in", channel=self._channel, what=what)
 
     def _postpone(self, inbound: Inbound) -> None:
         if inbound.comes_again and len(self._postponed) < _MOST_POSTPONED:
@@ -88,9 +102,6 @@ class Inbox:
                 failed += 1
                 if failed >= _IN_VAIN and not succeeded:
                     return
-            except Exception:
-                log.exception("an inbound could not be accepted", channel=self._channel)
-                self._postponed.pop(inbound.event_key, None)
 
     async def _accept(self, inbound: Inbound) -> Accepted:
         if inbound.kind is InboundKind.MESSAGE and is_command(inbound):
@@ -155,13 +166,14 @@ class Inbox:
 
     async def remember(self, key: str, value: JsonValue, ttl: float | None = None) -> None:
         """See `channels.adapter.Sink.remember`."""
-        with _store_away():
+        with _store_away(), self._or_left_out(key):
             await self._store.remember(self._channel, key, value, ttl)
 
     async def rekey(self, old_chat: str, new_chat: str) -> None:
         """See `channels.adapter.Sink.rekey`."""
-        with _store_away():
+        with _store_away(), self._or_left_out(f"{old_chat} is {new_chat} now"):
             await self._store.rekey(self._channel, old_chat, new_chat)
+            await self._store.remember(self._channel, _moved_key(new_chat), old_chat)
 
 
 def _asks(inbound: Inbound, lane: Lane) -> bool:
@@ -190,12 +202,27 @@ async def verdict_on(inbound: Inbound, policy: Policy, store: Store) -> Verdict:
         thread = thread_of(inbound, policy)
         if not takes_part and thread is not None:
             takes_part = await store.takes_part(thread)
+    policy = await _policy_for(inbound, policy, store)
     return judge(inbound, policy, takes_part=takes_part, paired=await _is_paired(inbound, policy, store))
 
 
 async def verdict_on_sender(inbound: Inbound, policy: Policy, store: Store) -> Verdict:
     """What access says to the sender of an inbound that was accepted, with what the store knows by now."""
+    policy = await _policy_for(inbound, policy, store)
     return judge_sender(inbound, policy, paired=await _is_paired(inbound, policy, store))
+
+
+async def _policy_for(inbound: Inbound, policy: Policy, store: Store) -> Policy:
+    """The policy, which allows a chat that got a new id also where it names the old one."""
+    chat, places = inbound.place.chat, policy.allow_places
+    if not places or chat in places or await store.recall(inbound.channel, _moved_key(chat)) not in places:
+        return policy
+    return policy.model_copy(update={"allow_places": (*places, chat)})
+
+
+def _moved_key(chat: str) -> str:
+    """Where the channel's memory says which id the chat had before."""
+    return f"moved:{chat}"
 
 
 async def _is_paired(inbound: Inbound, policy: Policy, store: Store) -> bool:

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Awaitable, Mapping, Set
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import structlog
+from pydantic import JsonValue, TypeAdapter, ValidationError
 
 from channels import neighbours
 from channels.adapter import ChannelState, Health
@@ -20,8 +21,9 @@ from channels.clock import Clock, wait_until
 from channels.inbox import Inbox
 from channels.observe import Metrics
 from channels.owner import LEASE_SECONDS, ChannelOwner
+from channels.shapes import as_object
 from channels.store import Store
-from channels.store.records import Lease, LostLease, StoreError
+from channels.store.records import Counts, Lease, LostLease, StoreError, StoreUnavailable
 from channels.transcript import _merge_stream_text
 from channels.turn import ChannelParts
 
@@ -35,12 +37,15 @@ _COUNT_EVERY = 5.0
 _PRUNE_EVERY = 3600.0
 _KEEP_INBOUND_KEYS = 3 * 86_400.0  # seconds; longer than any platform's redelivery (Telegram: 24 h, Feishu: 7.1 h)
 _SHUTDOWN = 11.0  # seconds for all channels to be handed over: ops in flight 5, adapters 5
-_LAST_RENEWAL = 2.0
+_LAST_ANSWER = 2.0  # seconds for whatever the store is asked while shutting down: a mute one must not hold it up
 _FIRST_PAUSE = 2.0  # seconds before a channel that ended unexpectedly is taken up again; doubles each time
 _LONGEST_PAUSE = 60.0
 _STEADY = 600.0  # seconds of work after which an unexpected end counts as the first one
 _ORPHANED = 10.0  # seconds without an owner after which any replica takes a channel: its share does not get it going
 _OWNERLESS = "waits for an owner"
+_UP = (ChannelState.STARTING, ChannelState.RUNNING)
+_CHANNELS = "channels"
+_STATES = TypeAdapter(dict[str, Health])  # by channel; what replicas tell each other with their heartbeats
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +70,24 @@ class _Setback:
     until: float
 
 
+class _StoreLog:
+    """Says once that the store is away for something and once that it is back: it is asked twice a second."""
+
+    def __init__(self, part: str) -> None:
+        self._part = part
+        self._cause = ""
+
+    def away(self, error: StoreError) -> None:
+        if str(error) != self._cause:
+            log.warning("the store is away", part=self._part, cause=str(error))
+        self._cause = str(error)
+
+    def answers(self) -> None:
+        if self._cause:
+            log.info("the store is back", part=self._part)
+        self._cause = ""
+
+
 class ChannelManager:
     """Starts channels, claims conversations and runs turns, for the channels that this replica owns."""
 
@@ -85,17 +108,28 @@ class ChannelManager:
         self._keep_seconds = keep_seconds
         self._owned: dict[str, _Owned] = {}
         self._wake = asyncio.Event()
-        self._shutting_down = False
+        self._shutting_down = asyncio.Event()
         self._renewed_at = -LEASE_SECONDS
         self._replicas: list[str] = []
         self._owners: dict[str, str | None] = {}
+        self._said: dict[str, Health] = {}
+        self._heard: dict[str, Mapping[str, Health]] = {}  # by replica
         self._setbacks: dict[str, _Setback] = {}
         self._free_since: dict[str, float] = {}
         self._adopted: set[str] = set()  # owned beyond the even share
 
     def health(self) -> Mapping[str, Health]:
-        """The state of every channel, as far as this replica knows it."""
-        return {name: channel.inbox.health for name, channel in self._channels.items()}
+        """How every channel is: as whoever owns it says, unless there is trouble with it here."""
+        return {name: self._health_of(name, channel.inbox.health) for name, channel in self._channels.items()}
+
+    def _health_of(self, channel: str, here: Health) -> Health:
+        owner = self.owner_of(channel)
+        if owner in (None, self.replica) or here.state not in _UP:
+            return here
+        if owner not in self._heard:  # it does not say, but its own `/readyz` does
+            return Health(ChannelState.RUNNING, f"owned by {owner}", here.since)
+        there = self._heard[owner].get(channel, Health(ChannelState.STARTING, since=here.since))
+        return replace(there, reason=f"{there.reason} (owned by {owner})" if there.reason else f"owned by {owner}")
 
     def owner_of(self, channel: str) -> str | None:
         """Which replica owns the channel, as last seen."""
@@ -112,28 +146,51 @@ class ChannelManager:
         neighbours.here.add(self.replica)
         inboxes = [channel.inbox.store_postponed() for channel in self._channels.values()]
         beside = asyncio.gather(self._keep_house(), *inboxes)
+        rounds = asyncio.create_task(self._look_after_channels(), name="rounds")
         try:
-            await self._depose_dead_neighbours()
-            while not self._shutting_down:
-                self._wake.clear()
-                try:
-                    await self._round()
-                except StoreError as error:
-                    log.warning("the store is away", cause=str(error))
-                except Exception:
-                    log.exception("looking after the channels failed; trying again")
-                await wait_until(self._clock, self._clock.now() + _ROUND, self._wake)
+            await self._shutting_down.wait()
+            with suppress(StoreUnavailable):
+                await self._in_time(rounds)  # it may just be given a lease, which has to be released
         finally:
             unsubscribe()
+            rounds.cancel()
             beside.cancel()
             await self._hand_everything_over()
-            await asyncio.gather(beside, return_exceptions=True)
+            await asyncio.gather(rounds, beside, return_exceptions=True)
             neighbours.here.discard(self.replica)
 
     def shut_down(self) -> None:
         """Stop claiming and hand over; `run` returns when that is done."""
-        self._shutting_down = True
+        self._shutting_down.set()
         self._wake.set()
+
+    async def _look_after_channels(self) -> None:
+        store = _StoreLog("leases")
+        await self._depose_dead_neighbours()
+        while not self._shutting_down.is_set():
+            self._wake.clear()
+            try:
+                await self._round()
+                store.answers()
+            except StoreError as error:
+                store.away(error)
+            except Exception:
+                log.exception("looking after the channels failed; trying again")
+            await wait_until(self._clock, self._clock.now() + _ROUND, self._wake)
+
+    async def _in_time(self, work: Awaitable[object]) -> None:
+        """Wait for what the store is asked, while shutting down. Raises `StoreUnavailable` when that takes too long."""
+        task = asyncio.ensure_future(work)
+        timer = asyncio.ensure_future(self._clock.sleep(_LAST_ANSWER))
+        try:
+            await asyncio.wait({task, timer}, return_when=asyncio.FIRST_COMPLETED)
+            if not task.done():
+                raise StoreUnavailable(f"no answer within {_LAST_ANSWER:g} s")
+            task.result()
+        finally:
+            task.cancel()
+            timer.cancel()
+            await asyncio.gather(task, timer, return_exceptions=True)
 
     def _woken(self, channel: str) -> None:
         if owned := self._owned.get(channel):
@@ -148,8 +205,11 @@ class ChannelManager:
             await self._heartbeat()
             await self._renew_leases()
             self._renewed_at = now
+        elif self._said != self._health_here():
+            await self._heartbeat()  # others are asked how our channels are
         if len(self._owned) < len(self._channels):
-            self._owners = await self._store.owners(list(self._channels))
+            owners = await self._store.owners(list(self._channels))
+            self._owners, self._heard = owners, await self._said_by({owner for owner in owners.values() if owner})
             if any(owner is None for name, owner in self._owners.items() if name not in self._owned):
                 await self._heartbeat()  # a dead owner must not count any more
         else:
@@ -160,11 +220,27 @@ class ChannelManager:
             self._owned[name].owner.halt()  # a replica has joined; `_work` releases the lease once it is handed over
         await self._acquire(share)
 
+    def _health_here(self) -> dict[str, Health]:
+        return {name: self._channels[name].inbox.health for name in self._owned}
+
     async def _heartbeat(self) -> None:
-        replicas = await self._store.heartbeat(self.replica)
+        said = self._health_here()
+        states: JsonValue = _STATES.dump_python(said, mode="json")
+        replicas = await self._store.heartbeat(self.replica, {_CHANNELS: states})
+        self._said = said
         if replicas != self._replicas:
             self._adopted.clear()  # perhaps the newcomer can do what those before it could not
         self._replicas = replicas
+
+    async def _said_by(self, owners: Set[str]) -> dict[str, Mapping[str, Health]]:
+        """How the owners say that their channels are. Without those whose version says nothing that means anything."""
+        heard: dict[str, Mapping[str, Health]] = {owner: {} for owner in owners}
+        for replica, said in (await self._store.said_by(owners)).items():
+            try:
+                heard[replica] = _STATES.validate_python(as_object(said).get(_CHANNELS))
+            except ValidationError:
+                del heard[replica]
+        return heard
 
     def _look_at_strays(self, now: float) -> None:
         """Note what nobody owns, and what somebody else got going after it had failed here."""
@@ -248,7 +324,7 @@ class ChannelManager:
         finally:
             self._channels[owner.channel].inbox.report(state, reason)
         try:
-            await self._store.release(owner.current_lease)
+            await self._in_time(self._store.release(owner.current_lease))
         except StoreError as error:
             log.warning("lease not released; it runs out by itself", channel=owner.channel, cause=str(error))
 
@@ -266,9 +342,10 @@ class ChannelManager:
 
     async def _hand_everything_over(self) -> None:
         tasks = [owned.task for owned in self._owned.values()]
-        with suppress(StoreError, TimeoutError):
-            async with asyncio.timeout(_LAST_RENEWAL):  # nobody else may come in while the channels are handed over
-                await self._renew_leases()
+        try:
+            await self._in_time(self._sign_off())
+        except StoreError as error:
+            log.warning("could not sign off from the store", cause=str(error))
         for owned in self._owned.values():
             owned.owner.halt()
         if tasks:
@@ -276,10 +353,13 @@ class ChannelManager:
             for task in late:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
-        try:
-            await self._store.leave(self.replica)
-        except StoreError as error:
-            log.warning("could not sign off from the store", cause=str(error))
+
+    async def _sign_off(self) -> None:
+        """Let nobody come in while a channel is handed over, and whoever there is have each of them right after."""
+        calls = (self._renew_leases(), self._store.leave(self.replica))
+        for error in await asyncio.gather(*calls, return_exceptions=True):
+            if error is not None:
+                raise error
 
     async def _depose_dead_neighbours(self) -> None:
         """Leases of a process that died on this machine need not run out: a restart goes on at once."""
@@ -294,14 +374,16 @@ class ChannelManager:
     async def _keep_house(self) -> None:
         """Count and prune, apart from the rounds: however long it takes, the leases are renewed in time."""
         pruned_at = 0.0
+        store = _StoreLog("housekeeping")
         while True:
             try:
                 await self._count()
                 if self._clock.now() - pruned_at >= _PRUNE_EVERY and self._replicas[:1] == [self.replica]:
                     pruned_at = self._clock.now()
                     await self._prune(pruned_at)
+                store.answers()
             except StoreError as error:
-                log.warning("the store is away", cause=str(error))
+                store.away(error)
             except Exception:
                 log.exception("housekeeping failed; it is tried again")
             await self._clock.sleep(_COUNT_EVERY)
@@ -311,8 +393,9 @@ class ChannelManager:
         await self._store.prune(turns_before=now - self._keep_seconds, inbounds_before=keys_before)
 
     async def _count(self) -> None:
-        for counts in await self._store.counts():
-            if counts.channel in self._channels:
-                self._metrics.waiting.labels(counts.channel).set(counts.waiting)
-                self._metrics.open_turns.labels(counts.channel).set(counts.open_turns)
-                self._metrics.dead_letters.labels(counts.channel).set(counts.dead)
+        found = {counts.channel: counts for counts in await self._store.counts()}
+        for name in self._channels:  # also where there is nothing any more
+            counts = found.get(name, Counts(name))
+            self._metrics.waiting.labels(name).set(counts.waiting)
+            self._metrics.open_turns.labels(name).set(counts.open_turns)
+            self._metrics.dead_letters.labels(name).set(counts.dead)

@@ -6,13 +6,16 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 import sqlalchemy as sa
+import structlog
 
 from channels.model import Inbound, Place, ThreadId
 from channels.store.codec import inbound_to_json, place_from_json, place_to_json, readable_inbound
 from channels.store.database import Transaction
 from channels.store.leases import fence, lock_channel
-from channels.store.records import Conversation, Lane, Lease, StoreError, TurnState
+from channels.store.records import Conversation, Lane, Lease, StoreError, TurnState, Unreadable
 from channels.store.schema import bindings, conversations, inbounds, turn_inbounds, turns
+
+log = structlog.get_logger(__name__)
 
 COLUMNS = (
     conversations.c.id,
@@ -37,8 +40,7 @@ def conversation_of(values: sa.RowMapping) -> Conversation:
 
 
 def at_place(tx: Transaction, place: Place) -> Conversation | None:
-    row = tx.connection.execute(sa.select(*COLUMNS).where(_is_at(place))).mappings().first()
-    return None if row is None else conversation_of(row)
+    return _readable(tx.connection.execute(sa.select(*COLUMNS).where(_is_at(place))).mappings().first())
 
 
 def of_message(tx: Transaction, channel: str, chat: str, message_id: str) -> Conversation | None:
@@ -47,8 +49,15 @@ def of_message(tx: Transaction, channel: str, chat: str, message_id: str) -> Con
         .join(bindings, bindings.c.conversation_id == conversations.c.id)
         .where(bindings.c.channel == channel, bindings.c.chat == chat, bindings.c.message_id == message_id)
     )
-    row = tx.connection.execute(query).mappings().first()
-    return None if row is None else conversation_of(row)
+    return _readable(tx.connection.execute(query).mappings().first())
+
+
+def _readable(row: sa.RowMapping | None) -> Conversation | None:
+    """One that cannot be read counts as none: whoever writes there next begins it anew."""
+    try:
+        return None if row is None else conversation_of(row)
+    except Unreadable:
+        return None
 
 
 def for_inbound(tx: Transaction, inbound: Inbound) -> int:
@@ -62,9 +71,10 @@ def for_inbound(tx: Transaction, inbound: Inbound) -> int:
         bound = of_message(tx, place.channel, place.chat, inbound.reply_to)
         if bound is not None and _lock(tx, conversations.c.id == bound.id) is not None:
             return bound.id
-    known = _lock(tx, _is_at(place))
+    here = sa.select(*COLUMNS).where(_is_at(place)).with_for_update()
+    known = _readable(tx.connection.execute(here).mappings().first())
     if known is not None:
-        return known
+        return known.id
     new = tx.insert(conversations).values(
         channel=place.channel,
         chat=place.chat,
@@ -74,7 +84,7 @@ def for_inbound(tx: Transaction, inbound: Inbound) -> int:
         moved=False,
         created_at=tx.now,
     )
-    # Updating what is there already, should another process have been faster, locks that row as well.
+    # Updating what is there already (another process was faster, or it cannot be read) locks that row as well.
     made = new.on_conflict_do_update(index_elements=["channel", "place_key"], set_={"place": new.excluded.place})
     return int(tx.connection.execute(made.returning(conversations.c.id)).scalar_one())
 
@@ -169,7 +179,11 @@ def rekey(tx: Transaction, channel: str, old_chat: str, new_chat: str) -> None:
         .with_for_update()
     )
     for row in tx.connection.execute(old).mappings().all():
-        conversation = conversation_of(row)
+        conversation = _readable(row)
+        if conversation is None:
+            stays = row[conversations.c.id]
+            log.error("a conversation that cannot be read is not moved along", channel=channel, conversation=stays)
+            continue
         _move_inbounds(tx, conversation.id, new_chat)
         place = replace(conversation.place, chat=new_chat)
         survivor = _lock(tx, _is_at(place))

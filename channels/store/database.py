@@ -17,7 +17,7 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Generic, Protocol, TypeVar
+from typing import TYPE_CHECKING, Generic, Protocol, TypeVar, cast
 
 import sqlalchemy as sa
 from sqlalchemy.dialects import postgresql, sqlite
@@ -27,7 +27,10 @@ from sqlalchemy.exc import DataError, DBAPIError, IntegrityError, ProgrammingErr
 from sqlalchemy.pool import ConnectionPoolEntry, NullPool, StaticPool
 
 from channels.clock import Clock
-from channels.store.records import StoreError, StoreUnavailable
+from channels.store.records import StoreError, StoreUnavailable, Unstorable
+
+if TYPE_CHECKING:
+    import psycopg
 
 T = TypeVar("T")
 
@@ -166,7 +169,7 @@ class _Workers:
             except queue.Empty:
                 return
             if unit is not None and unit.future.set_running_or_notify_cancel():
-                unit.future.set_exception(StoreError("the store is closed"))
+                unit.future.set_exception(_closed())
 
     def _serve(self) -> None:
         connection: Connection | None = None
@@ -208,7 +211,7 @@ class _Workers:
             except Exception as error:  # noqa: BLE001  whatever it is, the callers must hear of it
                 # A connection that broke while idle is found out by the next unit: that unit is tried again. After a
                 # failed COMMIT nobody knows what holds, and only the caller can look.
-                again = _is_broken(error) or _sqlstate(error) in _REPEATABLE
+                again = _is_broken(error) or sqlstate(error) in _REPEATABLE
                 if isinstance(as_store_error(error, self._engine.url), StoreUnavailable):
                     _discard(connection)
                     connection = None
@@ -299,7 +302,7 @@ class Database:
 
     async def _submit(self, workers: _Workers, work: Work[T]) -> T:
         if self._closed:
-            raise StoreError("the store is closed")
+            raise _closed()
         try:
             # not wait_for: on Python 3.11 it forgets a cancellation that meets the result
             async with asyncio.timeout(_UNIT):
@@ -315,8 +318,7 @@ class Database:
         groups = {id(group): group for group in (self._writers, self._readers)}.values()
         for group in groups:
             group.ask_to_stop()
-        for group in groups:
-            await asyncio.to_thread(group.join, 5.0)
+        await asyncio.gather(*(asyncio.to_thread(group.join, 5.0) for group in groups))
         for engine in self._engines:
             await asyncio.to_thread(engine.dispose)
 
@@ -332,7 +334,8 @@ def parse_url(url: str) -> URL:
         raise StoreError("the url of the database cannot be read") from None  # its text may hold a password
     backend = parsed.get_backend_name()
     if backend in ("postgresql", "postgres"):
-        return parsed.set(drivername="postgresql+psycopg", query={**_POSTGRES_PARAMETERS, **parsed.query})
+        query = {**_POSTGRES_PARAMETERS, **parsed.query, "client_encoding": "utf8"}
+        return parsed.set(drivername="postgresql+psycopg", query=query)
     if backend == "sqlite":
         return parsed.set(drivername="sqlite")
     raise StoreError(f"the store can be sqlite or postgresql, not {backend}")
@@ -371,6 +374,13 @@ def create_engine(url: URL, *, read_only: bool = False) -> Engine:
 
 
 def _prepare_postgres(connection: DBAPIConnection, _entry: ConnectionPoolEntry) -> None:
+    driver = cast("psycopg.Connection", connection)
+    encoding = driver.info.parameter_status("server_encoding")
+    if encoding not in ("UTF8", None):  # the first emoji could not be stored, nor what it was said with
+        raise StoreError(
+            f"the database {driver.info.dbname} has the encoding {encoding}, it must be UTF8: make another one with"
+            " CREATE DATABASE … ENCODING 'UTF8' TEMPLATE template0"
+        )
     with contextlib.closing(connection.cursor()) as cursor:
         # The last one frees the locks of a process that was paused inside a transaction, so that others can take over.
         cursor.execute(f"SET statement_timeout = {_STATEMENT * 1000:.0f}")
@@ -390,6 +400,10 @@ def _prepare_sqlite(connection: DBAPIConnection, _entry: ConnectionPoolEntry) ->
 # ---------------------------------------------------------------- trouble
 
 
+def _closed() -> StoreError:
+    return StoreUnavailable("the store is closed")
+
+
 def as_store_error(error: Exception, url: URL) -> Exception:
     """What a caller gets for a failure: database trouble in the store's words, the unit's own errors as they are."""
     if not isinstance(error, SQLAlchemyError | OSError):
@@ -401,7 +415,13 @@ def as_store_error(error: Exception, url: URL) -> Exception:
         # only the first line: the next ones quote values
         text = str(error.orig).strip().splitlines()
         reason = f"{type(error.orig).__name__}: {text[0][:200]}" if text else type(error.orig).__name__
-    kind = StoreError if isinstance(error, IntegrityError | ProgrammingError | DataError) else StoreUnavailable
+    match error:
+        case IntegrityError() | DataError():
+            kind: type[StoreError] = Unstorable
+        case ProgrammingError():
+            kind = StoreError
+        case _:
+            kind = StoreUnavailable
     # Where it happened, but not the driver's own error, which would be printed with the values it quotes.
     return kind(f"{_place(url)}: {reason}").with_traceback(error.__traceback__)
 
@@ -419,7 +439,8 @@ def _is_broken(error: Exception) -> bool:
     return isinstance(error, DBAPIError) and error.connection_invalidated
 
 
-def _sqlstate(error: Exception) -> str | None:
+def sqlstate(error: Exception) -> str | None:
+    """PostgreSQL's code for what went wrong, where it was PostgreSQL that said so."""
     state = getattr(error.orig, "sqlstate", None) if isinstance(error, DBAPIError) else None
     return state if isinstance(state, str) else None
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable
 
 import sqlalchemy as sa
 
@@ -38,7 +38,8 @@ def accept(tx: Transaction, inbound: Inbound, lane: Lane, joins: Place | None = 
             lane=lane,
             state="waiting",
             group_key=inbound.group,
-            ready_at=inbound.received_at + inbound.settle,
+            # Whose clock it is matters only to what has to wait for company.
+            ready_at=inbound.received_at + inbound.settle if inbound.settle else 0.0,
             asked_at=inbound.asked_at,
             accepted_at=tx.now,
             payload=inbound_to_json(inbound),
@@ -55,7 +56,7 @@ def accept(tx: Transaction, inbound: Inbound, lane: Lane, joins: Place | None = 
     return StoredInbound(id=number, conversation_id=conversation_id, inbound=inbound)
 
 
-def claim(tx: Transaction, lease: Lease, limit: int, doubtful: Sequence[TurnId], made: list[TurnId]) -> list[Turn]:
+def claim(tx: Transaction, lease: Lease, limit: int, doubtful: Iterable[TurnId], made: list[TurnId]) -> list[Turn]:
     """Make turns of what is ready; also returns those of `doubtful` that exist after all. Notes new ids in `made`."""
     fence(tx, lease)
     heads = _heads(lease.channel).subquery()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 import sqlalchemy as sa
 from pydantic import JsonValue
@@ -13,6 +13,8 @@ from channels.store.schema import leases, replicas
 
 REPLICA_TTL = 12.0
 """Seconds after its last heartbeat for which a replica counts as live."""
+
+_LONGEST = 60.0  # seconds; no lease is given for longer
 
 
 def fence(tx: Transaction, lease: Lease, *, lock: bool = True) -> None:
@@ -40,7 +42,7 @@ def acquire(tx: Transaction, channel: str, owner: str, ttl: float) -> int | None
     new = tx.insert(leases).values(channel=channel, owner=None, epoch=0, expires_at=0.0)
     tx.connection.execute(new.on_conflict_do_nothing())
     row = tx.connection.execute(
-        sa.select(leases.c.owner, leases.c.epoch, (leases.c.expires_at > tx.lease_now).label("live"))
+        sa.select(leases.c.owner, leases.c.epoch, _is_live(tx, leases.c.expires_at).label("live"))
         .where(leases.c.channel == channel)
         .with_for_update()
     ).one()
@@ -72,7 +74,7 @@ def owners(tx: Transaction, channels: Sequence[str]) -> dict[str, str | None]:
     """The live owner of each channel."""
     rows = tx.connection.execute(
         sa.select(leases.c.channel, leases.c.owner).where(
-            leases.c.channel.in_(channels), leases.c.expires_at > tx.lease_now
+            leases.c.channel.in_(channels), _is_live(tx, leases.c.expires_at)
         )
     )
     return dict.fromkeys(channels) | {row.channel: row.owner for row in rows}
@@ -87,9 +89,14 @@ def heartbeat(tx: Transaction, replica: str, info: JsonValue) -> list[str]:
         )
     )
     rows = tx.connection.execute(
-        sa.select(replicas.c.name).where(sa.or_(replicas.c.expires_at > tx.lease_now, replicas.c.name == replica))
+        sa.select(replicas.c.name).where(sa.or_(_is_live(tx, replicas.c.expires_at), replicas.c.name == replica))
     )
     return sorted(row.name for row in rows)
+
+
+def said_by(tx: Transaction, names: Collection[str]) -> dict[str, JsonValue]:
+    rows = tx.connection.execute(sa.select(replicas.c.name, replicas.c.info).where(replicas.c.name.in_(names)))
+    return {row.name: row.info for row in rows}
 
 
 def leave(tx: Transaction, replica: str) -> None:
@@ -100,6 +107,11 @@ def depose(tx: Transaction, owner: str) -> None:
     """A replica that is known to be dead: its leases end now, and it counts as live no longer."""
     tx.connection.execute(leases.update().where(leases.c.owner == owner).values(owner=None, expires_at=0.0))
     leave(tx, owner)
+
+
+def _is_live(tx: Transaction, ends_at: sa.Column[float]) -> sa.ColumnElement[bool]:
+    """What ends further ahead than anything may was written before the database's clock was set back, and is over."""
+    return sa.and_(ends_at > tx.lease_now, ends_at <= tx.lease_now + _LONGEST)
 
 
 def _is_present(lease: Lease) -> sa.ColumnElement[bool]:

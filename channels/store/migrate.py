@@ -15,7 +15,7 @@ from sqlalchemy.engine import Connection, Engine
 from sqlalchemy.exc import OperationalError, ProgrammingError
 from sqlalchemy.pool import NullPool
 
-from channels.store.database import Database, as_store_error
+from channels.store.database import Database, as_store_error, sqlstate
 from channels.store.records import StoreError
 from channels.store.schema import metadata
 
@@ -39,6 +39,8 @@ class Schema:
 STORE = Schema(metadata, _SCRIPTS / "versions", "0002")
 
 _WAIT = 60.0  # seconds to wait for another process that migrates
+# deadlock, a lock that was waited for too long: replicas of the version before are at work, in another order
+_REPEATABLE = frozenset({"40P01", "55P03"})
 _LOCK = 0x6368_6272  # any number, the same in every process: "chbr"
 # Alembic keeps the migration that runs in global variables.
 _alone = threading.Lock()
@@ -53,10 +55,15 @@ def migrate(engine: Engine, schema: Schema = STORE, *, to: str | None = None) ->
     with _alone:
         if engine.dialect.name == "sqlite":
             _prepare_file(engine)
-        if revision(engine, schema) == to:
-            return
-        with _locked(engine) as connection:
-            _upgrade(connection, schema, to)
+        deadline = time.monotonic() + _WAIT
+        while revision(engine, schema) != to:
+            try:
+                with _locked(engine) as connection:
+                    _upgrade(connection, schema, to)
+                return
+            except OperationalError as error:
+                if sqlstate(error) not in _REPEATABLE or time.monotonic() > deadline:
+                    raise
 
 
 async def bring_up_to_date(database: Database, schema: Schema = STORE) -> None:

@@ -18,6 +18,10 @@ class StoreUnavailable(StoreError):
     """The database is away, locked or full. The work may or may not have been done; it heals by itself."""
 
 
+class Unstorable(StoreError):
+    """The database refuses what it was given, and always will. Nothing was written."""
+
+
 class LostLease(StoreError):
     """This owner's epoch is outdated: another replica owns the channel. Nothing was written; stop sending."""
 
@@ -125,6 +129,6 @@ class Counts:
     """What waits in one channel: for `status`, `/readyz` and the metrics."""
 
     channel: str
-    waiting: int
-    open_turns: int
-    dead: int
+    waiting: int = 0
+    open_turns: int = 0
+    dead: int = 0

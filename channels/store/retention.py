@@ -49,7 +49,10 @@ def old_bindings(tx: Transaction, before: float) -> int:
 
 
 def idle_conversations(tx: Transaction, before: float) -> int:
-    """Conversations in which nothing is left and that come back the same: in their first thread, with no question."""
+    """Conversations in which nothing is left and that come back the same: in their first thread.
+
+    A question that is still open there goes as well: the turn that asked it is forgotten, and its buttons with it.
+    """
     unused = [
         ~sa.exists().where(table.c.conversation_id == conversations.c.id) for table in (inbounds, turns, bindings)
     ]
@@ -58,7 +61,6 @@ def idle_conversations(tx: Transaction, before: float) -> int:
         .where(
             conversations.c.created_at < before,
             conversations.c.generation == 0,
-            conversations.c.pending.is_(None),
             ~conversations.c.moved,
             *unused,
         )

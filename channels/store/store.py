@@ -6,9 +6,9 @@ import asyncio
 import contextlib
 from collections.abc import Callable, Collection, Iterator, Sequence
 from functools import partial
+from itertools import chain
 from typing import Self
 
-import sqlalchemy as sa
 from pydantic import JsonValue
 
 from channels.adapter import StoreAway
@@ -27,10 +27,12 @@ from channels.store.records import (
     StoreError,
     Turn,
     TurnState,
+    Unstorable,
 )
 from channels.store.wake import Listener, Wakes, listen
 
 _PRUNE_UNITS = 200  # units of one kind that one call of prune runs at most
+_NO_CHANNEL = ""  # whose memory holds what concerns no channel
 
 
 class Store:
@@ -47,8 +49,11 @@ class Store:
         self._clock = clock
         self._wakes = wakes
         self._listening: asyncio.Task[None] | None = None
-        # By channel, the turns of each attempt to make some that may have been committed although it failed.
+        # By channel, what the next claim looks for: the turns of each attempt to make or change some that may have
+        # been committed although it failed, and those that are to be shown again.
         self._doubtful: dict[str, list[list[TurnId]]] = {}
+        # Open turns whose final view was changed, or may have been, since it was handed out to be shown.
+        self._changed: set[TurnId] = set()
 
     # ------------------------------------------------------------ life
 
@@ -79,8 +84,11 @@ class Store:
         await self._database.close()
 
     async def ping(self) -> None:
-        """Return when the store can be written to; raises `StoreError` when it cannot."""
-        await self._database.write(lambda tx: tx.connection.execute(sa.text("SELECT 1")).scalar())
+        """Return when something was written to the store; raises `StoreError` when nothing can be.
+
+        A full disk is read as ever.
+        """
+        await self._database.write(lambda tx: memory.remember(tx, _NO_CHANNEL, "ping", tx.now, None))
 
     # ------------------------------------------------------------ inbox
 
@@ -89,10 +97,12 @@ class Store:
 
         A reply to a message of a conversation belongs to that conversation, everything else to the one at its place,
         which is made when it is missing. `joins` is the thread in which the bot takes part from then on. Raises
-        `StoreAway`, and only that, when it cannot be committed.
+        `StoreAway` when it cannot be committed now, `Unstorable` when it never can, and no other `StoreError`.
         """
         try:
             return await self._database.write(lambda tx: inbox.accept(tx, inbound, lane, joins))
+        except Unstorable:
+            raise
         except StoreError as error:
             raise StoreAway(str(error)) from error
 
@@ -112,14 +122,17 @@ class Store:
         """Make turns of waiting inbounds, oldest first: at most one for each conversation that no turn holds.
 
         An inbound is ready when its `settle` seconds have passed; one with a group, when they have passed for all
-        of the group that are there, which then go into the same turn. When a claim, a `requeue` or an
-        `answer_control` fails and was committed all the same, the next claim returns its turns as well.
+        of the group that are there, which then go into the same turn. When a claim, a `requeue`, a `retouch` or an
+        `answer_control` fails and was committed all the same, the next claim returns its turns as well; so it does
+        with what `finish` has left to be shown again.
         """
         attempts = self._doubtful.pop(lease.channel, [])
-        doubtful = [turn_id for attempt in attempts for turn_id in attempt]
         made: list[TurnId] = []
-        with self._doubting(lease.channel, doubtful, made):
-            return await self._database.write(lambda tx: inbox.claim(tx, lease, limit, doubtful, made))
+        with self._doubting(lease.channel, *attempts, made):
+            # Not a copy: what failed for its caller may still be under way, and come before this.
+            return await self._database.write(
+                lambda tx: inbox.claim(tx, lease, limit, chain.from_iterable(attempts), made)
+            )
 
     async def next_ready(self, lease: Lease) -> float | None:
         """When the next inbound that a claim could take is ready; in the past: claim again. None: nothing waits."""
@@ -194,17 +207,26 @@ class Store:
         """The turn's final view is known, and with it the question that the conversation waits on, if any."""
         await self._database.write(lambda tx: turns.save_final(tx, lease, turn_id, view, pending, note))
 
+    async def save_question(self, lease: Lease, turn_id: TurnId, pending: JsonValue) -> None:
+        """What is known by now of the open question that the turn, in `FINAL`, shows to its reader."""
+        await self._database.write(lambda tx: turns.save_question(tx, lease, turn_id, pending))
+
     async def finish(self, lease: Lease, turn_id: TurnId, state: TurnState = TurnState.DONE, note: str = "") -> None:
         """The turn is `DONE` or `DEAD`: its conversation is free and its channel is woken, in one commit.
 
-        An empty note leaves the one that is there.
+        An empty note leaves the one that is there; a turn that is done with a note was given up. One that is done as it
+        should be is `RETOUCH` instead, and returned by the next claim, when its final view was changed meanwhile.
         """
-        await self._database.write(lambda tx: turns.finish(tx, lease, turn_id, state, note))
+        is_over = await self._database.write(lambda tx: turns.finish(tx, lease, turn_id, state, note, self._changed))
+        self._changed.discard(turn_id)
+        if not is_over:
+            self._doubtful.setdefault(lease.channel, []).append([turn_id])
 
     async def retouch(self, lease: Lease, turn_id: TurnId, view: View) -> Turn | None:
         """Change the final view of a turn: a done one becomes `RETOUCH` and blocks nobody, one that is still `FINAL`
         stays so. None: unknown, pruned, dead, or it has no final view yet."""
-        return await self._database.write(lambda tx: turns.retouch(tx, lease, turn_id, view))
+        with self._doubting(lease.channel, [turn_id]):
+            return await self._database.write(lambda tx: turns.retouch(tx, lease, turn_id, view, self._changed))
 
     async def stop(self, lease: Lease, turn_id: TurnId, notice: str) -> bool:
         """Note with the turn that it is to end, and what its reader is told then; whoever carries it finds it there.
@@ -290,8 +312,12 @@ class Store:
     # ------------------------------------------------------------ leases
 
     async def heartbeat(self, replica: str, info: JsonValue = None) -> list[str]:
-        """Count `replica` as live for the next 12 s; returns all live replicas, sorted."""
+        """Count `replica` as live for the next 12 s; returns all live replicas, sorted. `info` is for `said_by`."""
         return await self._database.write(lambda tx: leases.heartbeat(tx, replica, info))
+
+    async def said_by(self, replicas: Collection[str]) -> dict[str, JsonValue]:
+        """What each of the replicas that are known said of itself with its last heartbeat."""
+        return await self._database.read(lambda tx: leases.said_by(tx, replicas))
 
     async def leave(self, replica: str) -> None:
         """The replica goes in good order and counts as live no longer."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import cast
 
 import sqlalchemy as sa
@@ -143,33 +143,46 @@ def save_final(tx: Transaction, lease: Lease, turn_id: TurnId, view: View, pendi
     _update_conversation(tx, row, pending=pending)
 
 
-def finish(tx: Transaction, lease: Lease, turn_id: TurnId, state: TurnState, note: str) -> None:
+def save_question(tx: Transaction, lease: Lease, turn_id: TurnId, pending: JsonValue) -> None:
+    _update_conversation(tx, _carry_on(tx, lease, turn_id, state=TurnState.FINAL), pending=pending)
+
+
+def finish(
+    tx: Transaction, lease: Lease, turn_id: TurnId, state: TurnState, note: str, changed: Collection[TurnId]
+) -> bool:
+    """End a turn; False: it was shown, but is among those whose final view has `changed`, and is to be shown again."""
     if state.is_open:
         raise ValueError(f"a turn does not end as {state}")
     fence(tx, lease)
-    ended = (
-        turns.update().where(_is_of(lease, turn_id)).values(state=state, holds=None, ended_at=tx.now, **_noted(note))
+    is_over = state is not TurnState.DONE or bool(note) or turn_id not in changed
+    values = (
+        {"state": state, "ended_at": tx.now, **_noted(note)}
+        if is_over
+        else {"state": TurnState.RETOUCH, "ended_at": None}
     )
+    ended = turns.update().where(_is_of(lease, turn_id)).values(holds=None, **values)
     if tx.connection.execute(ended).rowcount == 0:
         raise StoreError(f"the channel {lease.channel} has no turn {turn_id}")
     tx.wake(lease.channel)
+    return is_over
 
 
-def retouch(tx: Transaction, lease: Lease, turn_id: TurnId, view: View) -> Turn | None:
+def retouch(tx: Transaction, lease: Lease, turn_id: TurnId, view: View, changed: set[TurnId]) -> Turn | None:
     """Give a finished reply another final view.
 
-    A turn whose final view is not settled yet keeps its state, for it is going to be shown anyway. None: unknown,
-    pruned, dead, or without a final view.
+    A turn whose final view is not settled yet keeps its state. Whoever shows it may show the earlier view, so it is
+    noted in `changed`. None: unknown, pruned, dead, or without a final view.
     """
     fence(tx, lease)
-    state = sa.case((turns.c.state == TurnState.FINAL, TurnState.FINAL), else_=TurnState.RETOUCH)
-    changed = (
-        turns.update()
-        .where(_is_of(lease, turn_id), turns.c.state.in_([TurnState.FINAL, TurnState.RETOUCH, TurnState.DONE]))
-        .values(state=state, final=view_to_json(view), ended_at=None)
-    )
-    if tx.connection.execute(changed).rowcount == 0:
+    mine = _is_of(lease, turn_id)
+    before = tx.connection.execute(sa.select(turns.c.state, turns.c.final).where(mine)).first()
+    if before is None or before.state not in (TurnState.FINAL, TurnState.RETOUCH, TurnState.DONE):
         return None
+    final, is_open = view_to_json(view), before.state != TurnState.DONE
+    if is_open and before.final != final:
+        changed.add(turn_id)
+    state = before.state if is_open else TurnState.RETOUCH
+    tx.connection.execute(turns.update().where(mine).values(state=state, final=final, ended_at=None))
     return load(tx, turns.c.id == turn_id)[0]
 
 

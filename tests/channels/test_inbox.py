@@ -4,19 +4,23 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from structlog.testing import capture_logs
 
 from channels import inbox as inbox_module
-from channels.access import Groups, Policy
+from channels.access import BusyPolicy, Groups, Policy
 from channels.adapter import Accepted, StoreAway
 from channels.inbox import Inbox
 from channels.model import Inbound, Place
 from channels.observe import Metrics
 from channels.store import Store
-from channels.store.records import Lane, StoredInbound
-from tests.channels.store.samples import CHANNEL, START, inbound, keys, owned
+from channels.store.database import Transaction
+from channels.store.records import Lane, StoredInbound, Unstorable
+from channels.store.schema import conversations
+from tests.channels.store.samples import CHANNEL, START, answered, inbound, keys, owned
 from tests.clock import ManualClock
 
 
@@ -150,6 +154,45 @@ async def test_what_cannot_be_stored_does_not_hold_up_the_rest_and_is_given_up_a
     tried.clear()
     assert await desk.pass_by() == []
     assert tried == []
+
+
+@pytest.mark.parametrize(
+    "error", [Unstorable("a value out of range"), KeyError("a fault of ours")], ids=["value", "us"]
+)
+async def test_what_can_never_be_stored_is_left_out_instead_of_coming_again_for_ever(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch, error: Exception
+) -> None:
+    async def refuse(*_: object, **__: object) -> StoredInbound | None:
+        raise error
+
+    with monkeypatch.context() as troubled, capture_logs() as logs:
+        for name in ("accept", "rekey", "remember"):
+            troubled.setattr(desk.store, name, refuse)
+        assert await desk.inbox.accept(asked("bad")) is Accepted.IGNORED
+        await desk.inbox.rekey("old", "new")
+        await desk.inbox.remember("offset", 1)
+    assert [entry["what"] for entry in logs if "left out" in str(entry["event"])] == ["bad", "old is new now", "offset"]
+    assert await desk.inbox.accept(asked("good")) is Accepted.TAKEN
+    assert await desk.pass_by() == ["good"]
+
+
+@pytest.mark.parametrize("when_busy", list(BusyPolicy))
+async def test_a_conversation_that_cannot_be_read_keeps_nothing_from_being_taken(
+    desk: Desk, when_busy: BusyPolicy
+) -> None:
+    lease = await owned(desk.store)
+    await answered(desk.store, lease)
+    await desk.store.release(lease)
+
+    def spoil(tx: Transaction) -> None:
+        tx.connection.execute(conversations.update().values(place="nowhere"))
+
+    await desk.store._database.write(spoil)
+    inbox = Inbox(CHANNEL, Policy(groups=Groups.MENTION, when_busy=when_busy), desk.store, desk.clock, Metrics())
+    reply = inbound("k2", reply_to="k1-a")
+    assert await inbox.accept(reply) is Accepted.IGNORED, "nobody knows any more that the bot takes part there"
+    assert await inbox.accept(replace(reply, mentions_bot=True)) is Accepted.TAKEN
+    assert await desk.pass_by(3) == ["k2"]
 
 
 async def test_a_flood_while_the_store_is_away_is_bounded(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:

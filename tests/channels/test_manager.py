@@ -351,11 +351,134 @@ async def test_every_replica_knows_who_owns_what_also_after_a_takeover(open_worl
     for channel, (name,) in world.owners().items():
         known_as = next(replica.manager.replica for replica in world.replicas if replica.name == name)
         assert {replica.manager.owner_of(channel) for replica in world.replicas} == {known_as}
-    (given_up,) = second.owned
-    assert first.manager.health()[given_up].state is ChannelState.STARTING, "what it was there says nothing any more"
     await second.die()
     await world.until(lambda: len(first.owned) == 2, TAKEOVER)
     assert {first.manager.owner_of(channel) for channel in world.channels} == {first.manager.replica}
+
+
+async def owner_and_other(open_world: OpenWorld) -> tuple[World, Replica, Replica]:
+    world = await open_world()
+    owner = await world.join("owner")
+    await world.until(lambda: owner.owned == ["one"], 5.0)
+    other = await world.join("other")
+    await world.until(lambda: other.manager.owner_of("one") == owner.manager.replica, 10.0)
+    return world, owner, other
+
+
+def state_at(replica: Replica) -> ChannelState:
+    return replica.manager.health()["one"].state
+
+
+async def test_every_replica_says_of_a_channel_what_its_owner_says(open_world: OpenWorld) -> None:
+    world, owner, other = await owner_and_other(open_world)
+    await world.until(lambda: state_at(other) is ChannelState.RUNNING, 3.0)
+    owner.inboxes["one"].report(ChannelState.FAILED, "unauthorised: the platform refused the token")
+    await world.until(lambda: state_at(other) is ChannelState.FAILED, 3.0)
+    health = other.manager.health()["one"]
+    assert health.reason == f"unauthorised: the platform refused the token (owned by {owner.manager.replica})"
+    assert health.since == owner.inboxes["one"].health.since
+    owner.inboxes["one"].report(ChannelState.RUNNING)
+    await world.until(lambda: state_at(other) is ChannelState.RUNNING, 3.0)
+
+
+async def test_a_channel_of_which_its_owner_has_said_nothing_yet_is_starting(open_world: OpenWorld) -> None:
+    world, owner, other = await owner_and_other(open_world)
+    await world.until(lambda: state_at(other) is ChannelState.RUNNING, 3.0)
+    await owner.store.leave(owner.manager.replica)
+    await world.pass_time(0.6)
+    assert state_at(other) is ChannelState.STARTING
+    await world.until(lambda: state_at(other) is ChannelState.RUNNING, 5.0)
+
+
+async def test_a_channel_runs_as_far_as_anybody_knows_when_its_owner_is_of_a_version_that_does_not_say(
+    open_world: OpenWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world, owner, other = await owner_and_other(open_world)
+    heartbeat = owner.store.heartbeat
+    for said in (None, {"channels": {"one": {"state": "dreaming"}}}):
+        monkeypatch.setattr(owner.store, "heartbeat", lambda replica, _, said=said: heartbeat(replica, said))
+        owner.inboxes["one"].report(ChannelState.FAILED, f"nobody is told: {said}")
+        await world.pass_time(5.0)
+        assert state_at(other) is ChannelState.RUNNING
+
+
+async def test_trouble_that_a_replica_itself_has_with_a_channel_is_not_hidden_by_its_owner(
+    open_world: OpenWorld,
+) -> None:
+    world, _, other = await owner_and_other(open_world)
+    other.inboxes["one"].report(ChannelState.DEGRADED, "its webhook is signed with another secret")
+    await world.pass_time(2.0)
+    assert state_at(other) is ChannelState.DEGRADED
+
+
+@pytest.mark.parametrize("away", ["away", "mute"])
+async def test_a_replica_stops_in_time_although_its_database_does_not_answer(open_world: OpenWorld, away: str) -> None:
+    world = await open_world()
+    first = await world.join("first")
+    await world.until(lambda: first.owned == ["one"], 5.0)
+    first.lose_the_database() if away == "away" else first.mute_the_database()
+    await world.pass_time(2.0)
+    first.manager.shut_down()
+    assert await world.until(first._running.done, 60.0) < 8.0
+    assert first.adapters["one"].stopped_at is not None
+
+
+async def test_a_lease_that_a_replica_is_just_given_when_it_stops_is_released(open_world: OpenWorld) -> None:
+    world = await open_world()
+    first = Replica(world, "first")
+    world.replicas.append(first)
+    await first.start()
+    acquire = first.store.acquire
+
+    async def slowly(channel: str, owner: str, ttl: float = LEASE_SECONDS) -> Lease | None:
+        first.manager.shut_down()
+        lease = await acquire(channel, owner, ttl)
+        await first.clock.sleep(1.0)
+        return lease
+
+    first.store.acquire = slowly  # type: ignore[method-assign]
+    await world.until(first._running.done, 10.0)
+    assert await first.store.owners(["one"]) == {"one": None}
+
+
+async def test_a_store_that_is_away_is_spoken_of_when_it_goes_and_when_it_is_back(open_world: OpenWorld) -> None:
+    world = await open_world()
+    first = await world.join("first")
+    await world.pass_time(2.0)
+    with capture_logs() as logs:
+        first.lose_the_database()
+        await world.pass_time(30.0)
+        first.find_the_database()
+        await world.pass_time(10.0)
+    for part in ("leases", "housekeeping"):
+        said = [entry["event"] for entry in logs if entry.get("part") == part]
+        assert said == ["the store is away", "the store is back"]
+
+
+def gauges(replica: Replica, channel: str = "one") -> dict[str, float | None]:
+    """What the metrics of a replica say about what is left to be done in the channel."""
+    names = ("inbounds_waiting", "turns_open", "dead_letters")
+    registry, labels = replica.metrics.registry, {"channel": channel}
+    return {name: registry.get_sample_value(f"channel_bridge_{name}", labels) for name in names}
+
+
+async def test_what_waits_is_open_or_was_given_up_is_counted_and_no_more_when_it_is_done(open_world: OpenWorld) -> None:
+    world = await open_world(Pause(8.0), Say("done", pace=0.0))
+    first = await world.join("first")
+    for question in ("now", "later"):
+        await first.hear("one", question)
+    await world.pass_time(6.0)
+    assert gauges(first) == {"inbounds_waiting": 1, "turns_open": 1, "dead_letters": 0}
+    (turn,) = await first.store.unfinished(lease_of(first))
+    await world.until(lambda: world.text("one") == "donedone", 40.0)
+    await first.store.finish(lease_of(first), turn.id, TurnState.DEAD)
+    await world.pass_time(6.0)
+    assert gauges(first) == {"inbounds_waiting": 0, "turns_open": 0, "dead_letters": 1}
+    again = await first.store.requeue(lease_of(first), turn.id)
+    assert again is not None
+    await first.store.finish(lease_of(first), again.id)
+    await world.pass_time(6.0)
+    assert gauges(first) == {"inbounds_waiting": 0, "turns_open": 0, "dead_letters": 0}
 
 
 async def test_housekeeping_that_takes_for_ever_does_not_cost_a_lease(
@@ -489,7 +612,7 @@ async def test_a_channel_that_one_replica_cannot_keep_is_taken_by_another_which_
     await world.pass_time(30.0)
     assert keeper.owned == channels
     assert loser.owned == []
-    assert loser.manager.health()["one"].state is ChannelState.STARTING, "it runs elsewhere, so it has not failed"
+    assert loser.manager.health()["one"].state is ChannelState.RUNNING, "it runs elsewhere, so it has not failed"
     await world.until(lambda: answered(world), 60.0)
     await all_done(world, keeper)
     await world.join("c")

@@ -7,8 +7,11 @@ import sqlite3
 import threading
 import time
 import traceback
+import uuid
+from dataclasses import replace
 from pathlib import Path
 
+import psycopg
 import pytest
 import sqlalchemy as sa
 
@@ -16,7 +19,8 @@ from channels.adapter import StoreAway
 from channels.store import Store
 from channels.store import database as database_module
 from channels.store.database import Transaction
-from channels.store.records import Lane, LostLease, StoreError, StoreUnavailable
+from channels.store.probe import probe
+from channels.store.records import Lane, LostLease, StoreError, StoreUnavailable, Unstorable
 from tests.channels.store.conftest import OpenStore
 from tests.channels.store.samples import accepted, contents, inbound, owned
 from tests.clock import ManualClock
@@ -221,6 +225,30 @@ async def test_a_database_that_cannot_be_used_is_refused_in_words(url: str, cloc
     assert time.monotonic() - started < 10
 
 
+@pytest.mark.parametrize("encoding", ["SQL_ASCII", "LATIN1"])
+async def test_a_database_that_cannot_hold_every_character_is_refused_in_words(
+    encoding: str, empty_postgres_url: str, clock: ManualClock
+) -> None:
+    name = f"in_{encoding.lower()}_{uuid.uuid4().hex[:8]}"
+    with psycopg.connect(empty_postgres_url, autocommit=True) as connection:
+        connection.execute(f"CREATE DATABASE {name} ENCODING '{encoding}' TEMPLATE template0 LOCALE 'C'".encode())
+    url = empty_postgres_url.replace(sa.make_url(empty_postgres_url).database or "", name)
+    for attempt in (Store.open(url, clock), probe(url)):
+        with pytest.raises(StoreError, match=f"{name} has the encoding {encoding}, it must be UTF8"):
+            await attempt
+
+
+async def test_text_is_sent_as_utf8_whatever_the_url_or_the_server_say(postgres_url: str, clock: ManualClock) -> None:
+    store = await Store.open(f"{postgres_url}&client_encoding=latin1", clock)
+    assert await store.accept(inbound("k1", "lobby \N{GRINNING FACE}"), Lane.TURN) is not None
+    await store.close()
+
+
+async def test_a_value_that_the_database_refuses_is_told_from_a_database_that_is_away(store: Store) -> None:
+    with pytest.raises(Unstorable):
+        await store.accept(replace(inbound("k1"), event_key=None), Lane.TURN)  # type: ignore[arg-type]
+
+
 async def test_a_file_that_is_no_database_is_refused(tmp_path: Path, clock: ManualClock) -> None:
     (tmp_path / "bridge.db").write_text("this is a letter, not a database\n" * 50)
     with pytest.raises(StoreError, match="not a database"):
@@ -244,6 +272,26 @@ async def test_a_locked_file_is_away_and_heals(
     blocker.close()
     assert await store.accept(inbound("k1"), Lane.TURN) is not None
     await store.close()
+
+
+async def test_a_store_that_can_only_be_read_is_away_and_heals(
+    store: Store, database_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(database_module, "_LOCK_WAIT", 0.05)
+    if store._database.is_postgres:
+        with psycopg.connect(database_url) as blocker:
+            blocker.execute("LOCK TABLE memory IN SHARE MODE")
+            await only_read(store)
+    else:
+        await store._database.write(lambda tx: tx.connection.exec_driver_sql("PRAGMA query_only = ON"))
+        await only_read(store)  # its connection is replaced by a new one
+    await store.ping()
+
+
+async def only_read(store: Store) -> None:
+    with pytest.raises(StoreUnavailable):
+        await store.ping()
+    assert await store.recall("team", "key") is None
 
 
 async def test_a_full_disk_is_away_and_heals(tmp_path: Path, clock: ManualClock) -> None:

@@ -9,12 +9,13 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 import pytest
+import sqlalchemy as sa
 
 from channels.model import Place, ThreadId, View
-from channels.store import Store, inbox
-from channels.store.database import Database, Transaction, Work
+from channels.store import Store, database, inbox
+from channels.store.database import Database, Transaction, Work, create_engine, parse_url
 from channels.store.records import Lane, Lease, StoreError, StoreUnavailable, Turn, TurnState
-from channels.store.schema import inbounds
+from channels.store.schema import inbounds, leases
 from tests.channels.store.conftest import OpenStore
 from tests.channels.store.samples import (
     ANSWER,
@@ -221,6 +222,13 @@ async def test_an_inbound_settles_before_it_is_claimed(store: Store, lease: Leas
     assert await store.next_ready(lease) is None
 
 
+async def test_what_a_replica_with_another_clock_takes_in_is_ready_at_once(
+    store: Store, lease: Lease, clock: ManualClock
+) -> None:
+    await accepted(store, inbound("k1", at=clock.now() + 300.0))
+    assert [keys(turn) for turn in await store.claim(lease, 10)] == [["k1"]]
+
+
 async def test_a_group_is_one_turn_and_settles_after_its_newest_member(
     store: Store, lease: Lease, clock: ManualClock
 ) -> None:
@@ -257,7 +265,9 @@ async def test_what_a_limited_claim_left_is_announced_as_ready(store: Store, lea
     await accepted(store, inbound("k1", "a"))
     await accepted(store, inbound("k2", "b"))
     await store.claim(lease, 1)
-    assert await store.next_ready(lease) == START
+    ready_at = await store.next_ready(lease)
+    assert ready_at is not None
+    assert ready_at <= START
 
 
 async def test_waiting_inbounds_of_a_held_conversation_are_not_announced(store: Store, lease: Lease) -> None:
@@ -391,17 +401,19 @@ async def test_a_turn_whose_commit_was_not_seen_is_given_out_by_the_next_claim(
     store: Store, lease: Lease, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     done = await answered(store, lease, "k1", "a")
+    shown = await answered(store, lease, "k0", "c")
     await accepted(store, inbound("k2", "b"))
     control = await accepted(store, inbound("status"), Lane.CONTROL)
     with _answers_lost(monkeypatch):
         for call in (
             store.claim(lease, 10),
             store.requeue(lease, done.id),
+            store.retouch(lease, shown.id, ANSWER),
             store.answer_control(lease, control.id, ANSWER),
         ):
             with pytest.raises(StoreUnavailable):
                 await call
-    assert [keys(turn) for turn in await store.claim(lease, 10)] == [["k2"], ["k1"], ["status"]]
+    assert [keys(turn) for turn in await store.claim(lease, 10)] == [["k0"], ["k2"], ["k1"], ["status"]]
     assert await store.claim(lease, 10) == []
 
 
@@ -414,6 +426,31 @@ async def test_a_turn_whose_claim_got_no_answer_is_given_out_whoever_has_looked_
     assert [keys(turn) for turn in await store.unfinished(lease)] == [["k1"]]
     assert [keys(turn) for turn in await store.claim(lease, 10)] == [["k1"]]
     assert await store.claim(lease, 10) == []
+
+
+async def test_a_turn_of_a_claim_that_is_done_after_its_caller_gave_up_is_given_out(
+    store: Store, lease: Lease, database_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await accepted(store, inbound("k1"))
+    with blocked(database_url):
+        with monkeypatch.context() as impatient:
+            impatient.setattr(database, "_UNIT", 0.1)
+            with pytest.raises(StoreUnavailable):
+                await store.claim(lease, 10)
+        asking = asyncio.create_task(store.claim(lease, 10))
+        await asyncio.sleep(0)  # it is asked for while the first one is under way
+    assert [keys(turn) for turn in await asking] == [["k1"]]
+    assert await store.claim(lease, 10) == []
+
+
+@contextlib.contextmanager
+def blocked(url: str) -> Iterator[None]:
+    """Nobody can write under a lease: somebody else is at it."""
+    engine = create_engine(parse_url(url))
+    with engine.begin() as connection:
+        connection.execute(sa.select(leases).with_for_update())
+        yield
+    engine.dispose()
 
 
 @contextlib.contextmanager

@@ -53,6 +53,17 @@ async def test_an_expired_lease_passes_to_whoever_comes_with_a_higher_epoch(stor
         await store.renew(first)
 
 
+async def test_a_lease_of_a_time_before_the_clock_was_set_back_is_over(store: Store, clock: ManualClock) -> None:
+    first = await owned(store)
+    await store.heartbeat("one")
+    await clock.advance(-1_800.0)  # a machine without a clock of its own, after a power cut
+    assert await store.owners([CHANNEL]) == {CHANNEL: None}
+    assert await store.heartbeat("two") == ["two"]
+    assert (await owned(store, "two")).epoch > first.epoch
+    with pytest.raises(LostLease):
+        await store.renew(first)
+
+
 async def test_the_same_owner_gets_a_higher_epoch_after_its_lease_expired(store: Store, clock: ManualClock) -> None:
     first = await owned(store)
     await clock.advance(REPLICA_TTL + 0.1)
@@ -236,6 +247,7 @@ async def test_live_replicas_know_each_other(open_store: OpenStore, clock: Manua
     one, two = await open_store(), await open_store()
     assert await two.heartbeat("beta", {"version": "1"}) == ["beta"]
     assert await one.heartbeat("alpha") == ["alpha", "beta"]
+    assert await one.said_by({"alpha", "beta", "gamma"}) == {"alpha": None, "beta": {"version": "1"}}
     await clock.advance(REPLICA_TTL - 1.0)
     assert await one.heartbeat("alpha") == ["alpha", "beta"]
     await clock.advance(1.1)

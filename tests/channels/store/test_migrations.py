@@ -8,14 +8,17 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 
+import psycopg
 import pytest
 import sqlalchemy as sa
 from alembic.autogenerate import compare_metadata
 from alembic.migration import MigrationContext
 from alembic.script import ScriptDirectory
+from psycopg import sql
 from sqlalchemy.engine import Engine
 
 from channels.model import Place
@@ -170,6 +173,28 @@ async def test_a_database_of_a_newer_version_is_refused(
         connection.execute(sa.text("UPDATE alembic_version SET version_num = '9999'"))
     with pytest.raises(StoreError, match="newer version"):
         await Store.open(empty_database_url, clock)
+
+
+def test_a_migration_that_meets_a_replica_of_the_version_before_at_work_is_done_after_it(
+    empty_postgres_url: str,
+) -> None:
+    with psycopg.connect(empty_postgres_url, autocommit=True) as connection:
+        database = sql.Identifier(connection.info.dbname)
+        connection.execute(sql.SQL("ALTER DATABASE {} SET deadlock_timeout = '50ms'").format(database))
+    engine = create_engine(parse_url(empty_postgres_url))
+    migrate(engine, to="0001")
+    with ThreadPoolExecutor(1) as pool, psycopg.connect(empty_postgres_url) as at_work:
+        at_work.execute("SET deadlock_timeout = '20s'")  # the migration is the one that is given up
+        at_work.execute("SELECT number FROM turns")
+        migrating = pool.submit(migrate, engine)
+        with psycopg.connect(empty_postgres_url, autocommit=True) as onlooker:
+            while onlooker.execute("SELECT 1 FROM pg_locks WHERE NOT granted").fetchone() is None:
+                assert not migrating.done()
+        at_work.execute("SELECT id FROM inbounds")
+        at_work.rollback()
+        migrating.result(30)
+    assert rows(engine, "alembic_version") == [{"version_num": STORE.head}]
+    engine.dispose()
 
 
 async def test_opening_again_changes_nothing(empty_database_url: str, clock: ManualClock) -> None:

@@ -97,19 +97,31 @@ async def test_dead_letters_dropped_and_handled_inbounds_are_forgotten_in_time(s
 
 
 async def test_a_conversation_that_comes_back_differently_is_kept(store: Store, lease: Lease) -> None:
-    for key, chat in (("k1", "renewed"), ("k2", "asking"), ("k3", "moving"), ("k4", "plain")):
-        if chat == "asking":
-            turn = await claimed(store, lease, key, chat)
-            await store.save_final(lease, turn.id, ANSWER, "question")
-            await store.finish(lease, turn.id)
-            continue
+    for key, chat in (("k1", "renewed"), ("k2", "moving"), ("k3", "plain")):
         turn = await answered(store, lease, key, chat)
         if chat == "renewed":
             await store.new_generation(lease, turn.conversation.id)
     await store.rekey(CHANNEL, "moving", "moved")
     await prune(store)
-    kept = [chat for chat in ("renewed", "asking", "moved", "plain") if await store.conversation_at(place(chat))]
-    assert kept == ["renewed", "asking", "moved"]
+    kept = [chat for chat in ("renewed", "moved", "plain") if await store.conversation_at(place(chat))]
+    assert kept == ["renewed", "moved"]
+
+
+async def test_a_question_that_nobody_answers_is_forgotten_with_the_turn_that_asked_it_and_not_before(
+    store: Store, lease: Lease
+) -> None:
+    for key, chat in (("k1", "asking"), ("k2", "asking and shown")):
+        turn = await claimed(store, lease, key, chat)
+        await store.save_shown(lease, turn.id, {}, [f"{key}-a"] if "shown" in chat else [])
+        await store.save_final(lease, turn.id, ANSWER, "question")
+        await store.finish(lease, turn.id)
+    await prune(store, turns=LONG_AGO)
+    for chat in ("asking", "asking and shown"):
+        found = await store.conversation_at(place(chat))
+        assert found is not None
+        assert found.pending == "question"
+    await prune(store)
+    assert [await store.conversation_at(place(chat)) for chat in ("asking", "asking and shown")] == [None, None]
 
 
 async def test_expired_memory_and_stale_replicas_are_forgotten(

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from channels.model import Phase, RunId, Segment, ThreadId, TurnId, View, new_turn_id
 from channels.store import Store
-from channels.store.records import Counts, Lane, Lease, StoreError, TurnState
+from channels.store.records import Counts, Lane, Lease, StoreError, Turn, TurnState
 from tests.channels.store.conftest import OpenStore
 from tests.channels.store.samples import (
     ANSWER,
@@ -184,6 +186,66 @@ async def test_a_turn_that_is_not_settled_keeps_its_state_when_retouched(store: 
     assert retouched is not None
     assert (retouched.state, retouched.final) == (TurnState.FINAL, changed)
     assert await store.open_turn(turn.conversation.id) == retouched
+
+
+CHANGED = View(phase=Phase.DONE, notice="changed")
+
+
+@pytest.mark.parametrize("state", [TurnState.FINAL, TurnState.RETOUCH])
+async def test_a_turn_that_was_changed_while_it_was_being_shown_is_shown_again_by_whoever_owns_it(
+    store: Store, lease: Lease, open_store: OpenStore, state: TurnState
+) -> None:
+    turn = await being_shown(store, lease, state)
+    await store.retouch(lease, turn.id, CHANGED)
+    await store.finish(lease, turn.id)
+    again = await known(store, turn)
+    assert (again.state, again.final) == (TurnState.RETOUCH, CHANGED)
+    assert await store.open_turn(turn.conversation.id) is None, "it blocks nobody any more"
+    assert await store.claim(lease, 10) == [again]
+    assert await store.claim(lease, 10) == []
+    assert await (await open_store()).unfinished(lease) == [again], "after a crash"
+    await store.finish(lease, turn.id)
+    assert (await known(store, turn)).state is TurnState.DONE
+
+
+async def being_shown(store: Store, lease: Lease, state: TurnState) -> Turn:
+    if state is TurnState.RETOUCH:
+        done = await answered(store, lease, "k1")
+        turn = await store.retouch(lease, done.id, replace(CHANGED, notice="changed before"))
+        assert turn is not None
+        return turn
+    turn = await claimed(store, lease)
+    await store.save_final(lease, turn.id, ANSWER, None)
+    return await known(store, turn)
+
+
+async def test_a_turn_that_was_changed_to_what_is_being_shown_is_done(store: Store, lease: Lease) -> None:
+    turn = await being_shown(store, lease, TurnState.FINAL)
+    await store.retouch(lease, turn.id, ANSWER)
+    await store.finish(lease, turn.id)
+    assert (await known(store, turn)).state is TurnState.DONE
+
+
+async def test_who_takes_over_a_turn_after_it_was_changed_shows_it_once(
+    store: Store, lease: Lease, open_store: OpenStore
+) -> None:
+    turn = await being_shown(store, lease, TurnState.FINAL)
+    await store.retouch(lease, turn.id, CHANGED)
+    successor = await open_store()
+    assert [found.final for found in await successor.unfinished(lease)] == [CHANGED]
+    await successor.finish(lease, turn.id)
+    assert (await known(store, turn)).state is TurnState.DONE
+
+
+@pytest.mark.parametrize("state", [TurnState.DONE, TurnState.DEAD])
+async def test_a_turn_that_is_given_up_is_over_also_when_it_was_changed(
+    store: Store, lease: Lease, state: TurnState
+) -> None:
+    turn = await being_shown(store, lease, TurnState.FINAL)
+    await store.retouch(lease, turn.id, CHANGED)
+    await store.finish(lease, turn.id, state, "could not be shown")
+    assert (await known(store, turn)).state is state
+    assert await store.claim(lease, 10) == []
 
 
 async def test_there_is_nothing_to_retouch_before_a_final_view_or_after_giving_up(store: Store, lease: Lease) -> None:

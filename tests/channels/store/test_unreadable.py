@@ -226,6 +226,46 @@ async def test_a_command_that_was_given_up_is_handled_when_it_is_asked_again(
     assert await store.dead_letters() == []
 
 
+# ---------------------------------------------------------------- conversations
+
+
+@pytest.mark.parametrize("reply_to", [None, "k1-a"], ids=["at its place", "in a reply to its answer"])
+async def test_what_is_said_in_a_conversation_that_cannot_be_read_is_taken_and_begins_it_anew(
+    store: Store, lease: Lease, spoil: Spoil, reply_to: str | None
+) -> None:
+    turn = await answered(store, lease)
+    await spoil(conversations.c.place, "nowhere", conversations.c.id == turn.conversation.id)
+    assert await store.conversation_at(turn.conversation.place) is None
+    assert await store.conversation_of_message(CHANNEL, "lobby", "k1-a") is None
+    await accepted(store, inbound("k2", reply_to=reply_to))
+    (again,) = await store.claim(lease, 10)
+    assert keys(again) == ["k2"]
+    assert again.conversation.place == turn.conversation.place
+    assert await known(store, turn), "what was said there before can be read again"
+
+
+async def test_a_reply_into_a_conversation_that_cannot_be_read_is_taken_where_it_was_written(
+    store: Store, lease: Lease, spoil: Spoil
+) -> None:
+    turn = await answered(store, lease)
+    await spoil(conversations.c.place, "nowhere", conversations.c.id == turn.conversation.id)
+    await accepted(store, inbound("k2", thread="t1", reply_to="k1-a"))
+    (other,) = await store.claim(lease, 10)
+    assert other.conversation.place.thread == "t1"
+
+
+async def test_a_chat_moves_without_the_conversation_that_cannot_be_read(
+    store: Store, lease: Lease, spoil: Spoil, logs: list[MutableMapping[str, JsonValue]]
+) -> None:
+    stored = [await accepted(store, inbound(key, thread=key)) for key in ("bad", "good")]
+    await spoil(conversations.c.place, "nowhere", conversations.c.id == stored[0].conversation_id)
+    await store.rekey(CHANNEL, "lobby", "hall")
+    assert [(keys(turn), turn.question.place.chat) for turn in await store.claim(lease, 10)] == [(["good"], "hall")]
+    assert [entry["conversation"] for entry in logs if "not moved" in str(entry["event"])] == [
+        stored[0].conversation_id
+    ]
+
+
 # ---------------------------------------------------------------- looks through many
 
 
