@@ -197,7 +197,8 @@ class Surface(Protocol):
         ...
 
     def messages(self, shown: Shown) -> Sequence[str]:
-        """The ids of the messages that show this reply, so that a reply to one of them finds its conversation."""
+        """The ids of the messages that show this reply, so that a reply to one of them finds its conversation, and the
+        platform's own stop control the right answer."""
         ...
 
 
@@ -272,6 +273,9 @@ class HintState(StrEnum):
 
 FILE_PATIENCE = 60.0
 """Seconds for which a file that is away is asked for again: a gateway that starts anew is back by then."""
+
+SLOWEST_LINE = 125_000
+"""Bytes of a file a second; one that comes or goes more slowly is given up. 50 MB take not quite seven minutes."""
 
 OpenFile = Callable[[File], Awaitable[bytes]]
 """Fetches a file the agent made, whole and bounded in size. Raises `FileAway` or `FileGone` and nothing else."""

@@ -8,7 +8,7 @@ from enum import StrEnum
 
 from channels.model import Inbound, InboundKind
 
-_TYPED = re.compile(r"\s*[/!]([A-Za-z]+)(?:@\S+)?(?:\s+(.*))?\s*", re.DOTALL)
+_TYPED = re.compile(r"\s*[/!]([A-Za-z]+)(?:@\S+)?(?:[.!?]*|\s+(.*))\s*", re.DOTALL)
 
 
 class CommandName(StrEnum):
@@ -37,6 +37,7 @@ _ARGUMENTS: dict[CommandName, re.Pattern[str]] = {
     CommandName.NEW: re.compile(r".+", re.DOTALL),  # what the new conversation begins with
     CommandName.START: _WORD,  # Telegram's deep links
     CommandName.PAIR: _WORD,
+    CommandName.STOP: re.compile(r"(?:(?:it|this|that|now|at once|immediately|please)\W*)+", re.IGNORECASE),
 }
 """What may follow a command. Anything else makes the whole message a question: nothing that people type is lost."""
 

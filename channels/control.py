@@ -67,7 +67,7 @@ class ControlLane:
             case InboundKind.PRESS if inbound.press is not None:
                 return await self._press(inbound.press, stored, inbound)
             case InboundKind.STOPPED:
-                await self._stop(stored.conversation_id, inbound)
+                await self._stop_shown(stored.conversation_id, inbound)
                 return ""
             case InboundKind.DELETED:
                 await self.store.drop_waiting(self.lease(), inbound.place.chat, inbound.message_id)
@@ -153,6 +153,13 @@ class ControlLane:
         if turn is not None and not self._may_stop(turn.inbounds, inbound.sender):
             return "Only who has asked, or an admin, can stop this answer."
         return "Nothing is being written here."
+
+    async def _stop_shown(self, conversation: int, inbound: Inbound) -> None:
+        """The platform's own control was used on a message. It may say so late: another answer is not meant."""
+        turn = await self.store.open_turn(conversation)
+        carrier = next((carrier for carrier in self.live() if turn is not None and carrier.turn.id == turn.id), None)
+        if carrier is None or not inbound.message_id or carrier.shows(inbound.message_id):
+            await self._stop(conversation, inbound, and_what_waits=False)
 
     async def _stop_turn(self, turn: Turn, notice: str) -> None:
         if await self.store.stop(self.lease(), turn.id, notice):

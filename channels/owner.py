@@ -185,7 +185,7 @@ class ChannelOwner:
             except StoreError as error:
                 log.warning("cannot look for new questions", channel=self.channel, cause=str(error))
             net = self._clock.now() + _NET
-            await wait_until(self._clock, min(net, ready_at) if ready_at else net, self._wake)
+            await wait_until(self._clock, net if ready_at is None else min(net, ready_at), self._wake)
 
     def _room(self) -> int:
         """How many more turns may have a run. One whose answer is complete and only has to be shown takes no room."""

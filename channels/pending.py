@@ -25,28 +25,33 @@ _CLOCKS_DIFFER = 2.0
 class Pending(BaseModel):
     """What the gateway waits for, and what is answered so far; as JSON in the conversation's record.
 
-    `turn` is the one whose message shows the question that is open now, `asked_at` when that came up, in seconds since
-    the epoch.
+    `turn` is the one whose message shows the question that is open now, `asked_at` since when a reader may have seen
+    it there, in seconds since the epoch; None: nobody has yet.
     """
 
     model_config = ConfigDict(frozen=True, extra="ignore")
 
     turn: TurnId
     interrupts: tuple[Interrupt, ...]
-    asked_at: float = 0.0
+    asked_at: float | None = 0.0
     answers: tuple[JsonValue, ...] = ()
 
     @classmethod
     def load(cls, stored: JsonValue) -> Self | None:
         """The open question in a stored record; None when there is none that this version understands."""
+        pending = cls.read(stored)
+        return None if pending is None or pending.is_answered else pending
+
+    @classmethod
+    def read(cls, stored: JsonValue) -> Self | None:
+        """The question in a stored record, also one that is answered: from that nobody wanted to go on."""
         if stored is None:
             return None
         try:
-            pending = cls.model_validate(stored)
+            return cls.model_validate(stored)
         except ValidationError:
             log.error("the stored question is unreadable; the next message starts a new run")
             return None
-        return None if pending.is_answered else pending
 
     @property
     def current(self) -> Interrupt:
@@ -59,6 +64,11 @@ class Pending(BaseModel):
         return len(self.answers) >= len(self.interrupts)
 
     @property
+    def calls(self) -> tuple[str, ...]:
+        """The ids of the tool calls that are not made before an answer."""
+        return tuple(call for interrupt in self.interrupts for call in interrupt.calls)
+
+    @property
     def takes_files(self) -> bool:
         """Whether files that come with the next answer reach the agent: only where that is a message of its own."""
         is_last = len(self.answers) == len(self.interrupts) - 1
@@ -66,19 +76,25 @@ class Pending(BaseModel):
 
     def was_asked_before(self, said: Inbound) -> bool:
         """Whether what somebody wrote can be an answer: the question has to be there first."""
+        if self.asked_at is None:
+            return False
         was_sent_after = said.sent_at is None or said.sent_at > self.asked_at - _CLOCKS_DIFFER
         return said.received_at > self.asked_at and was_sent_after
 
-    def with_answer(self, answer: JsonValue, turn: TurnId, now: float) -> Self:
+    def with_answer(self, answer: JsonValue, turn: TurnId) -> Self:
         """After an answer to the current question; `turn` is the one that asks the next, if there is one."""
-        return self.model_copy(update={"answers": (*self.answers, answer), "turn": turn, "asked_at": now})
+        return self.model_copy(update={"answers": (*self.answers, answer), "turn": turn, "asked_at": None})
+
+    def seen_at(self, moment: float) -> Self:
+        """The question can be read since then; asked again, it could already before."""
+        return self if self.asked_at is not None else self.model_copy(update={"asked_at": moment})
 
     def asked_again(self, turn: TurnId) -> Self:
         """The same question, which `turn` shows from now on."""
         return self.model_copy(update={"turn": turn})
 
-    def next_input(self, sender: Sender) -> Ask | Resume:
-        """What the run that goes on is given, once everything is answered."""
+    def next_input(self, sender: Sender) -> Ask | Resume | None:
+        """What the run that goes on is given, once everything is answered; None: nothing does, and `LEFT` says so."""
         return next_input(self.interrupts, self.answers, sender=sender)
 
 

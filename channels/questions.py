@@ -11,13 +11,19 @@ import json
 import re
 from collections.abc import Mapping, Sequence
 from enum import StrEnum
+from typing import TYPE_CHECKING
 
 from pydantic import BaseModel, ConfigDict, JsonValue
 
 from channels.inputs import Ask, Resume
+from channels.markdown import heal
 from channels.model import Option, Question, Sender
-from channels.shapes import as_list, as_object, as_text, first_text, in_one_line, shortened
+from channels.shapes import as_list, as_object, as_text, first_text
 from channels.strict_json import read_json
+from channels.verbatim import as_code, listed
+
+if TYPE_CHECKING:
+    from channels.transcript.messages import ToolCall
 
 
 class InterruptKind(StrEnum):
@@ -25,6 +31,7 @@ class InterruptKind(StrEnum):
     REVIEW = "review"  # LangChain's human-in-the-loop middleware: {"decisions": […]}
     OLD_REVIEW = "old_review"  # the older HumanInterrupt: [{"type": …, "args": …}]
     MESSAGE = "message"  # answered by the next message
+    BREAKPOINT = "breakpoint"  # the graph goes on or is left where it stands; it is told nothing
 
 
 class Choice(BaseModel):
@@ -40,7 +47,8 @@ class Choice(BaseModel):
 class Interrupt(BaseModel):
     """One open question. `id` is the gateway's (empty: it gave none); several parts of one interrupt share it.
 
-    `heard` are the ids of the assistant messages shown so far: what comes after the answer is none of them.
+    `heard` are the ids of the assistant messages shown so far: what comes after the answer is none of them. `calls` are
+    the ids of the tool calls that wait behind a breakpoint.
     """
 
     model_config = ConfigDict(frozen=True)
@@ -57,6 +65,7 @@ class Interrupt(BaseModel):
     allowed: tuple[str, ...] = ()
     value_type: str = ""
     heard: tuple[str, ...] = ()
+    calls: tuple[str, ...] = ()
 
     @property
     def question(self) -> Question:
@@ -73,7 +82,8 @@ class Interrupt(BaseModel):
         """The choice that a pressed option's id or typed text means; None: none of the choices.
 
         Typed text means a choice when it is its label, its value or its number (from 1), and nothing but that: what
-        is nearly "approve" may be "disapprove". A press whose value is no option's id is text typed into a form.
+        is nearly "approve" may be "disapprove". Only to leave a breakpoint the first word of a sentence is enough. A
+        press whose value is no option's id is text typed into a form.
         """
         if pressed:
             for position, choice in enumerate(self.choices):
@@ -89,7 +99,8 @@ class Interrupt(BaseModel):
         for position, choice in enumerate(self.choices, 1):
             if number == str(position) or _unspaced(meant) == _unspaced(_plain(choice.label)):
                 return choice
-        return None
+        is_left = self.kind is InterruptKind.BREAKPOINT and _deciding_word(said) in _REJECT
+        return self.choices[-1] if is_left else None
 
     def refusal(self, said: str, *, pressed: bool = False) -> str:
         """What to tell somebody whose words are no answer to this question; empty: they are one."""
@@ -99,6 +110,8 @@ class Interrupt(BaseModel):
             return "" if self._decision(said.strip()) is not None else self._how_to_decide()
         if not self.free_text:
             return "Please choose one of the answers."
+        if self.value_type in _TYPES:
+            return "" if self._typed(said) is not None else f"Please answer with {_TYPES[self.value_type][1]}."
         return "" if said.strip() else "Please answer in words."
 
     def answer(self, said: str, *, pressed: bool = False, remark: str = "") -> JsonValue:
@@ -110,7 +123,9 @@ class Interrupt(BaseModel):
         if choice is not None:
             return choice.label if self.kind is InterruptKind.MESSAGE and choice.value is None else choice.value
         text = said.strip()
-        return self._decision(text, remark) if self._is_review else self._typed(text, remark)
+        if self._is_review:
+            return self._decision(text, remark)
+        return self._typed(text) if self.value_type in _TYPES else text + remark
 
     def shown_answer(self, said: str, *, pressed: bool = False) -> str:
         """What a reader sees as the answer given."""
@@ -121,18 +136,19 @@ class Interrupt(BaseModel):
     def _is_review(self) -> bool:
         return self.kind in (InterruptKind.REVIEW, InterruptKind.OLD_REVIEW)
 
-    def _typed(self, text: str, remark: str) -> JsonValue:
-        if self.value_type in ("integer", "number", "object", "array", "boolean"):
-            try:
-                return read_json(text)
-            except ValueError:
-                return text + remark
-        return text + remark
+    def _typed(self, text: str) -> JsonValue:
+        """What the text says as a value of the wanted type; None: it says none."""
+        try:
+            value = read_json(text)
+        except ValueError:
+            return None
+        types, _ = _TYPES[self.value_type]
+        return value if isinstance(value, types) and isinstance(value, bool) is (types is bool) else None
 
     def _decision(self, text: str, remark: str = "") -> JsonValue:
         """What words that are no choice decide about an action; None: nothing, for that takes an explicit word."""
         old = self.kind is InterruptKind.OLD_REVIEW
-        word = _plain(_CLAUSE_END.split(text, maxsplit=1)[0])
+        word = _deciding_word(text)
         if "edit" in self.allowed:
             edited = self._edited(text)
             if edited is not None and old:
@@ -174,6 +190,15 @@ class Interrupt(BaseModel):
 _CLAUSE_END = re.compile(r"[\n,:;.!–—，：；。！]")
 """What ends the word that decides, when reasons follow it."""
 
+_TYPES: dict[str, tuple[type | tuple[type, ...], str]] = {
+    "boolean": (bool, "“yes” or “no”"),
+    "integer": (int, "a whole number"),
+    "number": ((int, float), "a number, such as 12.5"),
+    "object": (dict, "JSON, as shown"),
+    "array": (list, 'a JSON list, such as `["one", "two"]`'),
+}
+"""JSON Schema's types other than text: what a typed answer must be, and how a reader is told."""
+
 _HOW_TO_DECIDE = {
     "approve": "“approve”",
     "reject": "“reject” (“reject: …” says why)",
@@ -183,7 +208,11 @@ _HOW_TO_DECIDE = {
 
 
 def _plain(text: str) -> str:
-    return " ".join(text.casefold().split()).strip(" .!。！\"'")
+    return " ".join(text.casefold().replace("’", "'").split()).strip(" .!。！\"'")
+
+
+def _deciding_word(text: str) -> str:
+    return _plain(_CLAUSE_END.split(text, maxsplit=1)[0])
 
 
 def _unspaced(text: str) -> str:
@@ -192,13 +221,14 @@ def _unspaced(text: str) -> str:
 
 # ---------------------------------------------------------------- reading what asks
 
-_APPROVE = ("yes", "y", "ok", "okay", "approve", "approved", "accept", "go ahead", "是", "同意", "批准")
-_REJECT = ("no", "n", "reject", "rejected", "deny", "cancel", "否", "不", "拒绝")
+_YES = ("yes", "y", "yes please", "yes, please", "ok", "okay", "是")
+_NO = ("no", "n", "no thanks", "no, thanks", "否", "不")
+_APPROVE = (*_YES, "approve", "approved", "accept", "go ahead", "同意", "批准")
+_REJECT = (*_NO, "reject", "rejected", "deny", "cancel", "stop", "don't", "do not", "拒绝", "不要", "取消", "停止")
 _QUESTION_KEYS = ("question", "message", "prompt", "query", "text", "instruction", "description", "title")
 _OPTION_KEYS = ("options", "choices", "buttons", "suggestions")
 _LABEL_KEYS = ("label", "title", "text", "name", "value", "id")
-_MAX_TEXT = 3000
-_MAX_OPTIONS = 25
+_FREE_KEYS = ("free_text", "allow_free_text", "allow_other")
 
 
 def open_questions(interrupts: JsonValue) -> tuple[Interrupt, ...]:
@@ -213,12 +243,25 @@ def open_questions(interrupts: JsonValue) -> tuple[Interrupt, ...]:
     return tuple(found)
 
 
-def breakpoint_question(step: str) -> Interrupt:
-    """The question at a static breakpoint: the graph stands before `step` and waits for a go-ahead."""
+def breakpoint_question(steps: Sequence[str], calls: Sequence[ToolCall] = ()) -> Interrupt:
+    """The question at a static breakpoint: the graph stands before these steps and waits for a go-ahead.
+
+    `calls` are the tool calls that the agent has made and that have no result yet.
+    """
+    names = " and ".join(f"“{step}”" for step in dict.fromkeys(steps))
+    parts = [f"The agent has stopped before {names}. Shall it go on?"]
+    for call in calls:
+        parts += [_wants(call.name), listed(call.args)]
     return Interrupt(
         id="",
-        text=f"The agent has stopped before “{step}”. Shall it go on?",
-        choices=(Choice(label="Go on", value=True, words=_APPROVE),),
+        kind=InterruptKind.BREAKPOINT,
+        text="\n\n".join(part for part in parts if part),
+        choices=(
+            Choice(label="Go on", value=True, words=(*_APPROVE, "continue", "proceed", "继续")),
+            Choice(label="Leave it", value=False, words=_REJECT),
+        ),
+        free_text=False,
+        calls=tuple(call.id for call in calls),
     )
 
 
@@ -234,7 +277,7 @@ def clarification(message_id: str, content: str, artifact: JsonValue) -> Interru
     return Interrupt(
         id=message_id,
         kind=InterruptKind.MESSAGE,
-        text=text[:_MAX_TEXT],
+        text=text,
         choices=_choices(request.get("options")),
     )
 
@@ -315,48 +358,66 @@ def _old_review(identity: str, request: Mapping[str, JsonValue], part: int, part
 
 
 def _review_text(name: str, args: Mapping[str, JsonValue], description: str, decisions: Sequence[str]) -> str:
-    lines = [description.strip() or f"The agent wants to run “{name}”."]
-    if args and not description:
-        lines.extend(f"- {key}: {in_one_line({key: value})}" for key, value in list(args.items())[:20])
+    # LangChain's own description ends with the arguments as Python writes them.
+    said = description.strip().removesuffix(f"Args: {dict(args)}").strip()
+    if "```" in said or "~~~" in said:
+        said = heal(said)  # an unclosed code block would swallow the arguments
+    parts = [said, "" if name in said else _wants(name), listed(args)]
     if "edit" in decisions:
         example = json.dumps(dict.fromkeys(list(args)[:2], "…"), ensure_ascii=False)
-        lines.append(f"To change it first, answer `edit: {example}`.")
-    return "\n".join(lines)[:_MAX_TEXT]
+        parts.append(f"To change it first, answer `edit: {example}`.")
+    return "\n\n".join(part for part in parts if part)
+
+
+def _wants(action: str) -> str:
+    return f"The agent wants to run “{action}”."
 
 
 def _plain_question(identity: str, value: JsonValue, schema: Mapping[str, JsonValue]) -> Interrupt:
     source = as_object(value)
-    if isinstance(value, str):
-        text = value
-    elif source:
-        text = first_text(source, *_QUESTION_KEYS) or _listed(source)
-    else:
-        text = "" if value is None else json.dumps(value, ensure_ascii=False)
-    choices: tuple[Choice, ...] = ()
+    offered: tuple[Choice, ...] = ()
     for key in _OPTION_KEYS:
-        choices = choices or _choices(source.get(key))
+        offered = offered or _choices(source.get(key))
     value_type = as_text(schema.get("type"))
-    if not choices:
-        choices = _schema_choices(schema, value_type)
-    free = next((source[key] for key in ("free_text", "allow_free_text", "allow_other") if key in source), True)
+    choices = offered or _schema_choices(schema, value_type)
+    free = next((source[key] for key in _FREE_KEYS if key in source), True)
+    text = _plain_text(value) or "The agent waits for your answer."
+    if value_type == "object":
+        names = list(as_object(schema.get("properties"))) or ["name"]
+        text += f"\n\nAnswer with JSON, such as `{json.dumps(dict.fromkeys(names, '…'), ensure_ascii=False)}`."
     return Interrupt(
         id=identity,
-        text=text.strip()[:_MAX_TEXT] or "The agent waits for your answer.",
+        text=text,
         choices=choices,
-        free_text=free is not False or not choices,
+        free_text=not choices or (bool(offered) and free is not False),
         value_type=value_type,
     )
 
 
+def _plain_text(value: JsonValue) -> str:
+    """The question with all that stands beside it, for that is what people are asked about."""
+    if isinstance(value, str):
+        return value.strip()
+    source = as_object(value)
+    if not source:
+        return "" if value is None else as_code(value)
+    question = next((key for key in _QUESTION_KEYS if as_text(source.get(key)).strip()), "")
+    options = [key for key in _OPTION_KEYS if _choices(source.get(key))]
+    shown = {question, *options, *_FREE_KEYS}
+    rest = {key: item for key, item in source.items() if key not in shown and item not in (None, "", [], {})}
+    return "\n\n".join(part for part in (as_text(source.get(question)).strip(), listed(rest)) if part)
+
+
 def _schema_choices(schema: Mapping[str, JsonValue], value_type: str) -> tuple[Choice, ...]:
     if value_type == "boolean":
-        return (Choice(label="Yes", value=True, words=_APPROVE), Choice(label="No", value=False, words=_REJECT))
+        yes = Choice(label="Yes", value=True, words=(*_YES, "true"))
+        return (yes, Choice(label="No", value=False, words=(*_NO, "false")))
     return _choices(schema.get("enum"))
 
 
 def _choices(value: JsonValue) -> tuple[Choice, ...]:
     found: list[Choice] = []
-    for item in as_list(value)[:_MAX_OPTIONS]:
+    for item in as_list(value):
         source = as_object(item)
         if source:
             label = first_text(source, *_LABEL_KEYS)
@@ -364,16 +425,16 @@ def _choices(value: JsonValue) -> tuple[Choice, ...]:
         else:
             label = item.strip() if isinstance(item, str) else json.dumps(item, ensure_ascii=False)
             meaning = item
-        if label:
-            found.append(Choice(label=shortened(label, 200), value=meaning))
+        if label := " ".join(label.split()):
+            found.append(Choice(label=label, value=meaning))
     return tuple(found)
 
 
-def _listed(source: Mapping[str, JsonValue]) -> str:
-    return "\n".join(f"- {key}: {in_one_line({key: value})}" for key, value in list(source.items())[:20])
-
-
 # ---------------------------------------------------------------- answering
+
+
+LEFT = "Left there: that step is not taken. Your next message begins something new."
+"""What a person is told who does not want the graph to go on."""
 
 
 def resume_values(interrupts: Sequence[Interrupt], answers: Sequence[JsonValue]) -> dict[str, JsonValue]:
@@ -392,12 +453,16 @@ def resume_values(interrupts: Sequence[Interrupt], answers: Sequence[JsonValue])
     return values
 
 
-def next_input(interrupts: Sequence[Interrupt], answers: Sequence[JsonValue], *, sender: Sender) -> Ask | Resume:
+def next_input(interrupts: Sequence[Interrupt], answers: Sequence[JsonValue], *, sender: Sender) -> Ask | Resume | None:
     """The input of the run that takes the answers (one for each interrupt, in order, from `Interrupt.answer`).
 
-    A resume by interrupt id, or the next message where the gateway wants that.
+    A resume by interrupt id, or the next message where the gateway wants that. None: nothing may run, for the person
+    leaves the breakpoint.
     """
+    heard = tuple(dict.fromkeys(identity for interrupt in interrupts for identity in interrupt.heard))
+    if any(interrupt.kind is InterruptKind.BREAKPOINT for interrupt in interrupts):
+        # Any value would be the answer to whatever the step asks first.
+        return Resume({}, heard) if all(answer is True for answer in answers) else None
     if any(interrupt.kind is InterruptKind.MESSAGE for interrupt in interrupts):
         return Ask("\n\n".join(str(answer) for answer in answers), sender)
-    heard = dict.fromkeys(identity for interrupt in interrupts for identity in interrupt.heard)
-    return Resume(resume_values(interrupts, answers), tuple(heard))
+    return Resume(resume_values(interrupts, answers), heard)

@@ -105,6 +105,10 @@ class Reply:
         """What the platform has accepted so far."""
         return self._shown
 
+    def shows(self, message: str) -> bool:
+        """Whether the message, by the platform's id, is one of those that show this reply."""
+        return message in self._surface.messages(self._shown)
+
     @property
     def stale_since(self) -> float:
         return self._clock.now() if self._stale_since is None else self._stale_since

@@ -17,7 +17,7 @@ from channels.gateway import Gateway
 from channels.gateway.runs import RunEnd, RunRequest
 from channels.inputs import Ask, Resume
 from channels.model import Phase, RunId, Sender, StepState, ThreadId, TurnId, View, new_turn_id
-from channels.questions import Interrupt, next_input
+from channels.questions import LEFT, Interrupt, next_input
 from channels.transcript import Transcript
 from config.settings import GatewaySettings
 
@@ -90,6 +90,7 @@ class _Conversation:
     async def _talk(self) -> None:
         last = ""
         open_questions: tuple[Interrupt, ...] = ()
+        declined: tuple[str, ...] = ()
         while (text := await self._lines.next()) is not None:
             text = text.strip()
             command = parse_command(text)
@@ -98,7 +99,7 @@ class _Conversation:
             if text in ("/quit", "/exit"):
                 return
             if command is not None and command.name is CommandName.NEW:
-                self._thread, open_questions = _new_thread(), ()
+                self._thread, open_questions, declined = _new_thread(), (), ()
                 _say("A new conversation begins.")
                 if not command.argument:
                     continue
@@ -109,18 +110,23 @@ class _Conversation:
             elif command is not None:
                 _say(_HELP)
                 continue
-            question: Ask | Resume = Ask(text, _PERSON)
+            question: Ask | Resume = Ask(text, _PERSON, declined=declined)
             if open_questions:
-                answered = await self._answers(open_questions, text)
-                if answered is None:
+                answers = await self._answers(open_questions, text)
+                if answers is None:
                     return
-                question = answered
+                goes_on = next_input(open_questions, answers, sender=_PERSON)
+                if goes_on is None:
+                    declined, open_questions = tuple(call for asked in open_questions for call in asked.calls), ()
+                    _say(LEFT)
+                    continue
+                question = goes_on
             else:
                 last = text
-            open_questions = (await self._ask(question)).interrupts
+            open_questions, declined = (await self._ask(question)).interrupts, ()
 
-    async def _answers(self, interrupts: tuple[Interrupt, ...], first: str) -> Ask | Resume | None:
-        """What the run goes on with, `first` being the first answer; None: the input has ended."""
+    async def _answers(self, interrupts: tuple[Interrupt, ...], first: str) -> list[JsonValue] | None:
+        """An answer to each question, `first` being what was said to the first; None: the input has ended."""
         said: str | None = first
         answers: list[JsonValue] = []
         for interrupt in interrupts:
@@ -133,7 +139,7 @@ class _Conversation:
             if said is None:
                 return None
             answers.append(interrupt.answer(said))
-        return next_input(interrupts, answers, sender=_PERSON)
+        return answers
 
     async def _ask(self, question: Ask | Resume) -> RunEnd:
         transcript = Transcript()

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import asyncio
 import uuid
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from typing import Protocol
+from typing import Protocol, TypeVar
 
 import structlog
 from pydantic import JsonValue
@@ -21,13 +21,15 @@ from channels.adapter import Adapter, Failure, HintState, Op, Outcome, Receipt, 
 from channels.clock import Clock
 from channels.commands import as_typed
 from channels.faults import point
+from channels.fetching import fetch_all
 from channels.gateway.runs import RunEnd, RunRequest, WhenBusy
-from channels.inputs import Ask, InputFile, Resume, with_quotes
-from channels.model import Attachment, Phase, RunId, ThreadId, TurnId, View
+from channels.inputs import Ask, Resume, with_quotes
+from channels.model import Phase, RunId, ThreadId, TurnId, View
 from channels.observe import Metrics
 from channels.pacing import Pacer
 from channels.pending import Pending, close_question
 from channels.permit import permitted
+from channels.questions import LEFT
 from channels.reply import Reply, ReplyEnd, ReplyEvents
 from channels.shapes import shortened
 from channels.store import Store
@@ -35,6 +37,7 @@ from channels.store.records import Conversation, Lease, LostLease, StoreError, T
 from channels.transcript import Transcript
 
 log = structlog.get_logger(__name__)
+T = TypeVar("T")
 
 _HINT_EVERY = 4.0  # seconds; Telegram's typing action lasts 5
 _STOP_PATIENCE = 15.0  # seconds a stopped run may take to end before the reply is closed without it
@@ -44,6 +47,7 @@ _LAST_WORDS = 60.0  # seconds a given-up turn has to tell its reader
 _STORE_RETRY = 1.0
 _QUOTED = 60  # characters of what was written before the question was there
 _TOO_EARLY = "When you wrote “{}”, I had not asked this yet, so I did not take it as the answer. Send it again later."
+_UNSEEN = "the answer could not be shown: nothing may be sent to this place any more"
 
 
 class RunGateway(Protocol):
@@ -139,6 +143,9 @@ class TurnCarrier:
         self._stop_notice = "Stopped."
         self._halted = False
         self._known_run = turn.run_id
+        self._pending = Pending.load(turn.conversation.pending) if turn.state is TurnState.FINAL else None
+        self._last_shown_at = self._clock.now()
+        """When the last op that the platform accepted was begun: what it shows cannot be seen any earlier."""
         self._last_view = View()
         self._had_content = False
         self._text_was_shown = False
@@ -159,6 +166,10 @@ class TurnCarrier:
         """A person wants no more: the run is cancelled, the partial text kept and marked as stopped."""
         self._stop_notice = notice
         self._stop.set()
+
+    def shows(self, message: str) -> bool:
+        """Whether the message, by the platform's id, is one of the reply's."""
+        return self._reply.shows(message)
 
     def halt(self) -> None:
         """Hand over: end after the op in flight and leave the run alive for the next owner."""
@@ -219,10 +230,15 @@ class TurnCarrier:
 
     async def _finish(self, end: ReplyEnd) -> None:
         point("final-settled")
-        if end is ReplyEnd.FORBIDDEN:
-            self._log.warning("the answer could not be shown: nothing may be sent to this place any more")
-        ends_as = self.given_up_as if self._has_last_words else TurnState.DONE
-        await self._persist(lambda lease: self._channel.store.finish(lease, self.turn.id, ends_as))
+        unseen = end is ReplyEnd.FORBIDDEN
+        if unseen:
+            self._log.warning(_UNSEEN)
+        elif (pending := self._pending) is not None and pending.turn == self.turn.id and pending.asked_at is None:
+            seen = pending.seen_at(self._last_shown_at).model_dump(mode="json")
+            await self._persist(lambda lease: self._channel.store.save_question(lease, self.turn.id, seen))
+        ends_as = self.given_up_as if self._has_last_words or unseen else TurnState.DONE
+        note = _UNSEEN if unseen else ""
+        await self._persist(lambda lease: self._channel.store.finish(lease, self.turn.id, ends_as, note))
         point("done")
         if self.turn.state is TurnState.RETOUCH:
             return
@@ -231,7 +247,7 @@ class TurnCarrier:
         metrics.turns.labels(name, view.phase.value).inc()
         metrics.turn_seconds.labels(name).observe(max(0.0, self._clock.now() - self.turn.question.received_at))
         failed = view.phase in (Phase.FAILED, Phase.STOPPED)
-        await self._channel.adapter.hint(self._target, HintState.FAILED if failed else HintState.DONE)
+        await self._last_hint(HintState.FAILED if failed else HintState.DONE)
 
     async def _deadline(self) -> None:
         patience = self._channel.give_up_after
@@ -254,7 +270,7 @@ class TurnCarrier:
             last_words.cancel()
         note = "given up: " + ("the reader was told" if reply.done() else "the reader could not be told")
         await self._persist(lambda lease: self._channel.store.finish(lease, self.turn.id, self.given_up_as, note))
-        await self._channel.adapter.hint(self._target, HintState.FAILED)
+        await self._last_hint(HintState.FAILED)
 
     async def _abandon_run(self) -> None:
         """Let the gateway end what nobody waits for any more: the thread would stay busy, and /retry wait behind it."""
@@ -283,6 +299,7 @@ class TurnCarrier:
         self._show_final(answered.view)
         point("final-known")
         view, pending = self._last_view, answered.pending
+        self._pending = pending
         await self._persist(
             lambda lease: self._channel.store.save_final(
                 lease, self.turn.id, view, pending.model_dump(mode="json") if pending else None, answered.note
@@ -293,12 +310,15 @@ class TurnCarrier:
             self._log.warning("turn ended with a note", phase=view.phase.value, cause=answered.note)
 
     async def _answer(self) -> _Answered:
-        pending, question = Pending.load(self.turn.resumes), self.turn.question
+        asked, question = Pending.read(self.turn.resumes), self.turn.question
+        pending = None if asked is None or asked.is_answered else asked
         press = question.press
         if press is not None and (pending is None or pending.turn != press.turn):
-            return _Answered(View(phase=Phase.DONE, notice=await self._why_outdated(press.turn, pending)), pending)
+            view = View(phase=Phase.DONE, notice=await self._why_outdated(press.turn, pending))
+            return _Answered(view, asked)
         if pending is None:
-            return await self._run(Ask(with_quotes(self.turn.inbounds), question.sender))
+            declined = asked.calls if asked is not None else ()
+            return await self._run(Ask(with_quotes(self.turn.inbounds), question.sender, declined=declined))
         if press is not None:
             return await self._take_answer(pending, press.value, pressed=not press.is_typed)
         if not pending.was_asked_before(question):
@@ -318,10 +338,13 @@ class TurnCarrier:
         beside_words = f"\n\n{remark}" if remark and words != remark else ""
         answer = asked.answer(words, pressed=pressed, remark=beside_words)
         await self._close(pending, answer=asked.shown_answer(said, pressed=pressed) or files)
-        pending = pending.with_answer(answer, self.turn.id, self._clock.now())
+        pending = pending.with_answer(answer, self.turn.id)
         if not pending.is_answered:
             return _Answered(View(phase=Phase.ASKING, question=pending.current.question, notice=notice), pending)
-        return await self._run(pending.next_input(self.turn.question.sender), notice)
+        run_input = pending.next_input(self.turn.question.sender)
+        if run_input is None:
+            return _Answered(View(phase=Phase.DONE, notice=f"{LEFT} {notice}".rstrip()), pending)
+        return await self._run(run_input, notice)
 
     async def _ask_again(self, pending: Pending, notice: str) -> _Answered:
         """What was said is no answer: say so, and show the question again right there."""
@@ -348,14 +371,15 @@ class TurnCarrier:
         thread = self._thread
         state = turn.state
         if isinstance(run_input, Ask) and state is not TurnState.RUNNING:
-            files, troubles = await self._fetch_files()
-            run_input = replace(run_input, text=run_input.text + troubles, files=files)
+            run_input, remark = await self._with_files(run_input)
+            notice = f"{notice} {remark}".strip()
         metadata = self._metadata()
         if state is TurnState.CLAIMED:
             if turn.conversation.thread_id is None:
-                await channel.gateway.prepare_thread(thread, metadata)
-            await self._persist(lambda lease: channel.store.set_thread(lease, turn.id, thread))
-            point("thread-made")
+                await self._unless_stopped(channel.gateway.prepare_thread(thread, metadata))
+            if not self._stop.is_set():
+                await self._persist(lambda lease: channel.store.set_thread(lease, turn.id, thread))
+                point("thread-made")
         if state in (TurnState.CLAIMED, TurnState.THREAD):
             if self._stop.is_set():
                 return _Answered(View(phase=Phase.STOPPED, notice=self._stop_notice))
@@ -406,7 +430,34 @@ class TurnCarrier:
             view = replace(view, notice=f"{view.notice} {notice}".lstrip())
         if not end.interrupts:
             return _Answered(view, note=end.note)
-        return _Answered(view, Pending(turn=turn.id, interrupts=end.interrupts, asked_at=self._clock.now()), end.note)
+        return _Answered(view, Pending(turn=turn.id, interrupts=end.interrupts, asked_at=None), end.note)
+
+    async def _with_files(self, question: Ask) -> tuple[Ask, str]:
+        """The question with the files that came with it, and what to tell the reader of those that are missing."""
+        attachments = [attachment for inbound in self.turn.inbounds for attachment in inbound.attachments]
+        fetching = fetch_all(attachments, self._channel.adapter, self._clock, most_bytes=self._channel.attachment_bytes)
+        fetched = await self._unless_stopped(fetching)
+        if fetched is None:
+            return question, ""
+        files, missing = fetched
+        told = "".join(f"\n\n(The attached file {name!r} could not be fetched.)" for name in missing)
+        question = replace(question, text=question.text + told, files=files)
+        if not missing:
+            return question, ""
+        self._log.warning("attachments not fetched", causes=missing)
+        return question, f"The agent did not get {', '.join(missing)}: not to be had just now."
+
+    async def _unless_stopped(self, work: Coroutine[object, None, T]) -> T | None:
+        """The result; None if the reader wants no more before it is there."""
+        working = asyncio.create_task(work)
+        stopping = asyncio.create_task(self._stop.wait())
+        try:
+            await asyncio.wait({working, stopping}, return_when=asyncio.FIRST_COMPLETED)
+            return working.result() if working.done() else None
+        finally:
+            working.cancel()
+            stopping.cancel()
+            await asyncio.gather(working, stopping, return_exceptions=True)
 
     async def _started(self, run: RunId) -> None:
         point("run-created")
@@ -431,31 +482,6 @@ class TurnCarrier:
 
     def _file_names(self) -> str:
         return ", ".join(attachment.name for inbound in self.turn.inbounds for attachment in inbound.attachments)
-
-    async def _fetch_files(self) -> tuple[tuple[InputFile, ...], str]:
-        files: list[InputFile] = []
-        troubles: list[str] = []
-        fetched: list[Attachment] = []
-        for attachment in (a for inbound in self.turn.inbounds for a in inbound.attachments):
-            if attachment in fetched:
-                continue  # several parts of an album refer to the same message
-            fetched.append(attachment)
-            try:
-                data = await self._fetch(attachment)
-            except Failure as failure:
-                self._log.warning("attachment not fetched", cause=str(failure))
-                troubles.append(f"\n\n(The attached file {attachment.name!r} could not be fetched.)")
-            else:
-                files.append(InputFile(attachment.name, attachment.mime, data))
-        return tuple(files), "".join(troubles)
-
-    async def _fetch(self, attachment: Attachment) -> bytes:
-        data = bytearray()
-        async for piece in self._channel.adapter.fetch(attachment):
-            data += piece
-            if len(data) > self._channel.attachment_bytes:
-                raise Failure(f"larger than {self._channel.attachment_bytes} bytes")
-        return bytes(data)
 
     def _metadata(self) -> dict[str, JsonValue]:
         place, sender = self.turn.conversation.place, self.turn.question.sender
@@ -506,6 +532,8 @@ class TurnCarrier:
             self._host.unauthorised(str(outcome))
         if isinstance(outcome, Failure) and not isinstance(outcome, StoppedByUser):
             self._log.info("platform call not accepted", op=type(op).__name__, kind=kind, cause=str(outcome))
+        if isinstance(outcome, Receipt):
+            self._last_shown_at = self._clock.now() - seconds
         if isinstance(outcome, Receipt) and not self._text_was_shown and self._last_view.text:
             self._text_was_shown = True
             waited = self._clock.now() - self.turn.question.received_at
@@ -521,6 +549,9 @@ class TurnCarrier:
             state = HintState.WAITING if waiting else HintState.WORKING
             await permitted(adapter.hint(self._target, state), self._permit)
             await self._clock.sleep(_HINT_EVERY)
+
+    async def _last_hint(self, state: HintState) -> None:
+        await permitted(self._channel.adapter.hint(self._target, state), self._permit)
 
     async def _persist(self, write: Callable[[Lease], Awaitable[object]]) -> None:
         """Write until the store takes it. Raises `LostLease`, at the latest when the lease has run out."""

@@ -118,6 +118,9 @@ class PaperSurface:
     def plan(self, view: View, shown: Shown, now: float) -> Sequence[Op]:
         assert isinstance(shown, PaperShown)
         text = view.text + (f"({view.notice})" if view.notice else "")
+        if view.question is not None:
+            answers = "/".join(option.label for option in view.question.options)
+            text += f"[{view.question.text}|{answers}|{view.question.answer or ''}]"
         pieces = [text[start : start + LIMIT] for start in range(0, len(text), LIMIT)]
         for index, piece in enumerate(pieces):
             if index >= len(shown.sheets) or shown.sheets[index].id is None:
@@ -176,6 +179,8 @@ class PaperAdapter:
         self.papers: dict[str, Paper] = defaultdict(Paper) if papers is None else papers
         self.hints: list[HintState] = []
         self.files: dict[str, bytes] = {}
+        self.troubles: list[Failure] = []
+        """What the next fetches of files fail with."""
         self.budgets = {"calls": Budget(20, 1.0, burst=20)}
         self.webhook = None
 
@@ -192,6 +197,8 @@ class PaperAdapter:
         self.hints.append(state)
 
     async def fetch(self, attachment: Attachment) -> AsyncIterator[bytes]:
+        if self.troubles:
+            raise self.troubles.pop()
         name = str(attachment.reference["name"])
         if name not in self.files:
             raise Gone(f"{name} is not there")

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from channels.access import BusyPolicy, ConversationScope, Groups, Policy
-from channels.adapter import Accepted, Forbidden
+from channels.adapter import Accepted, Draw, Failure, Forbidden, RateLimited, Transient, Unknown
 from channels.inputs import Ask
 from channels.model import Action, Attachment, Inbound, InboundKind, Phase, Place, Press, Sender, TurnId
 from channels.store.records import Lease, StoreUnavailable, Turn, TurnState
@@ -340,12 +340,46 @@ async def test_an_album_is_one_turn(open_room: Open) -> None:
     for file in files[:2]:
         room.adapter.files[file.name] = b"png"
     for number, file in enumerate(files):
-        await room.say("look" if number == 0 else "", attachments=(file,), group="album", settle=0.6)
+        await room.say("look" if number == 0 else "", attachments=(file,), group="album", settle=30.0)
     await room.bench.settled()
     (run,) = room.bench.gateway.runs
     assert run.request.input.__class__.__name__ == "Ask"
     assert "could not be fetched" in room.bench.gateway.questions[0]
     assert "2.png" in room.bench.gateway.questions[0]
+    assert "The agent did not get 2.png" in room.text()
+
+
+@pytest.mark.parametrize("trouble", [Transient("502"), Unknown("no answer"), RateLimited(3.0, Draw("calls"))])
+async def test_a_file_that_cannot_be_fetched_just_now_is_waited_for(open_room: Open, trouble: Failure) -> None:
+    room = await open_room([Say("nice")])
+    room.adapter.files["a.png"] = b"png"
+    room.adapter.troubles = [trouble] * 3
+    await room.say("look", attachments=(Attachment("a.png", "image/png", {"name": "a.png"}),))
+    await room.bench.settled()
+    (run,) = room.bench.gateway.runs
+    assert isinstance(run.request.input, Ask)
+    assert [file.data for file in run.request.input.files] == [b"png"]
+    assert room.text() == "nice"
+
+
+async def test_a_file_that_cannot_be_fetched_at_all_is_given_up_and_a_stop_is_not_kept_waiting(open_room: Open) -> None:
+    room = await open_room([Say("nice")])
+    room.adapter.files["a.png"] = b"png"
+    room.adapter.troubles = [Transient("502")] * 100
+    files = (Attachment("a.png", "image/png", {"name": "a.png"}),)
+    began = room.bench.clock.now()
+    await room.say("look", attachments=files)
+    await room.bench.settled()
+    assert 50 < room.bench.clock.now() - began < 90
+    assert room.bench.gateway.questions == ["look\n\n(The attached file 'a.png' could not be fetched.)"]
+    tried = len(room.adapter.troubles)
+    await room.say("again", attachments=files)
+    await room.bench.until(lambda: len(room.adapter.troubles) < tried)
+    await room.say("/stop")
+    began = room.bench.clock.now()
+    await room.bench.settled()
+    assert room.bench.clock.now() - began < 30
+    assert len(room.bench.gateway.runs) == 1
 
 
 async def test_a_restart_in_the_middle_goes_on_in_the_same_messages(open_room: Open) -> None:
@@ -551,6 +585,20 @@ async def test_a_place_where_nothing_may_be_sent_does_not_hold_up_anything(open_
     await room.say("two", "open")
     await room.bench.settled()
     assert room.text("open") == "x"
+
+
+async def test_an_answer_that_nobody_could_be_shown_is_a_dead_letter_that_can_be_asked_again(open_room: Open) -> None:
+    room = await open_room([Say("x")])
+    room.adapter.papers["closed"].trouble = lambda _: (Forbidden("kicked"), False)
+    await room.say("one", "closed")
+    await room.bench.settled()
+    (letter,) = await room.bench.store.dead_letters()
+    assert "nothing may be sent to this place" in letter.note
+    room.adapter.papers["closed"].trouble = lambda _: (None, True)
+    await room.press(Action.RETRY, letter.id, chat="closed")
+    await room.shows("x", "closed")
+    await room.bench.settled()
+    assert await room.bench.store.dead_letters() == []
 
 
 async def test_a_silent_tool_call_does_not_hold_back_text(open_room: Open) -> None:

@@ -8,12 +8,12 @@ import pytest
 from pydantic import JsonValue
 
 from channels.access import BusyPolicy, Policy
-from channels.adapter import Accepted
+from channels.adapter import Accepted, Draw, Failure, RateLimited
 from channels.inputs import Ask, Resume
 from channels.model import Action, Attachment, Inbound, InboundKind, Option, Phase, Place, Press, Sender, TurnId, View
 from channels.pending import Pending
 from channels.questions import clarification, open_questions
-from channels.store.records import Turn
+from channels.store.records import Turn, TurnState
 from tests.channels.test_core import Open, Room, open_room
 from tests.scripted import AskPerson, Pause, Say
 
@@ -181,6 +181,46 @@ def test_an_answer_is_what_was_written_once_the_question_was_there(inbound: Inbo
     assert pending.was_asked_before(inbound) is can_answer
 
 
+def test_what_nobody_has_seen_yet_is_answered_by_nothing() -> None:
+    pending = Pending(turn=TurnId("t"), interrupts=open_questions([{"id": "i", "value": "?"}]), asked_at=None)
+    assert not pending.was_asked_before(said(received=600))
+    seen = pending.seen_at(ASKED_AT)
+    assert seen.was_asked_before(said(received=5))
+    assert seen.seen_at(ASKED_AT + 60) == seen
+    assert not seen.with_answer("red", TurnId("t")).was_asked_before(said(received=600))
+
+
+@pytest.mark.parametrize("crashes", [False, True])
+async def test_what_is_written_before_a_question_is_shown_does_not_answer_it(open_room: Open, crashes: bool) -> None:
+    room = await open_room([Say("looking "), Pause(5), AskPerson(DELETE)], [Say("Deleted.")])
+    await room.say("clean up")
+    await room.shows("looking")
+    refused_until = room.bench.clock.now() + 60
+
+    def refused(_: object) -> tuple[Failure | None, bool]:
+        left = refused_until - room.bench.clock.now()
+        return (RateLimited(left, Draw("calls")), False) if left > 0 else (None, True)
+
+    room.adapter.papers["room"].trouble = refused
+    turn = await room.last()
+    await room.bench.until(lambda: is_final(room, turn))
+    await room.say("ok")  # about what is to be seen so far
+    if crashes:
+        await room.bench.crash()
+        room.adapter.papers["room"].trouble = refused
+    await room.bench.settled()
+    assert answers(room) == []
+    assert "I had not asked this yet" in (await asked(room)).notice
+    await room.say("approve")
+    await room.bench.settled()
+    assert answers(room) == [{"decisions": [{"type": "approve"}]}]
+
+
+async def is_final(room: Room, turn: Turn) -> bool:
+    stored = await room.bench.store.turn(turn.id)
+    return stored is not None and stored.state is TurnState.FINAL
+
+
 # ---------------------------------------------------------------- what is no answer
 
 
@@ -270,7 +310,7 @@ def test_files_go_along_where_the_last_answer_is_a_message_of_its_own() -> None:
     pending = Pending(turn=TurnId("t"), interrupts=message, asked_at=ASKED_AT)
     assert not Pending(turn=TurnId("t"), interrupts=plain, asked_at=ASKED_AT).takes_files
     assert not pending.takes_files
-    assert pending.with_answer("one", TurnId("t2"), ASKED_AT).takes_files
+    assert pending.with_answer("one", TurnId("t2")).takes_files
 
 
 # ---------------------------------------------------------------- questions that are not open any more

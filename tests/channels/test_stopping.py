@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import replace
 
 import pytest
@@ -10,7 +11,7 @@ import pytest
 from channels.access import Policy
 from channels.adapter import HintState, ReplyTarget, Transient
 from channels.inbox import Inbox
-from channels.model import Action, Inbound, InboundKind, Phase, Press, Sender, TurnId, View
+from channels.model import Action, Attachment, Inbound, InboundKind, Phase, Press, Sender, TurnId, View
 from channels.store import Store
 from channels.store.records import Lease, StoreUnavailable, TurnState
 from tests.channels.test_core import Open, Room, open_room
@@ -33,7 +34,10 @@ def stops(room: Room, how: str, question: Inbound, turn: TurnId) -> Inbound:
         case "command":
             return room.inbound("/stop")
         case "stopped":
-            return room.inbound("", kind=InboundKind.STOPPED)
+            (message,) = room.adapter.papers["room"].sheets
+            return replace(room.inbound("", kind=InboundKind.STOPPED), message_id=message)
+        case "stopped somewhere":
+            return replace(room.inbound("", kind=InboundKind.STOPPED), message_id="")
         case "deleted":
             return replace(room.inbound("", kind=InboundKind.DELETED), message_id=question.message_id)
         case "new":
@@ -45,7 +49,7 @@ def press(turn: TurnId) -> Press:
     return Press(Action.STOP, turn)
 
 
-@pytest.mark.parametrize("how", ["command", "stopped", "deleted", "new", "button"])
+@pytest.mark.parametrize("how", ["command", "stopped", "stopped somewhere", "deleted", "new", "button"])
 async def test_a_stop_while_nobody_owns_the_channel_is_obeyed_by_the_next_owner(open_room: Open, how: str) -> None:
     room = await open_room(ENDLESS)
     question = room.inbound("one")
@@ -62,6 +66,36 @@ async def test_a_stop_while_nobody_owns_the_channel_is_obeyed_by_the_next_owner(
     assert stopped is not None
     assert stopped.final is not None
     assert stopped.final.phase is Phase.STOPPED
+
+
+@pytest.mark.parametrize("slow", ["file", "thread"])
+async def test_a_stop_does_not_wait_for_what_comes_before_the_run(
+    open_room: Open, monkeypatch: pytest.MonkeyPatch, slow: str
+) -> None:
+    room = await open_room([Say("never")])
+    begun = asyncio.Event()
+
+    async def never() -> None:
+        begun.set()
+        await asyncio.Event().wait()
+
+    async def fetch(attachment: Attachment) -> AsyncIterator[bytes]:
+        await never()
+        yield b""
+
+    async def prepare(*_: object) -> None:
+        await never()
+
+    if slow == "file":
+        monkeypatch.setattr(room.adapter, "fetch", fetch)
+    else:
+        monkeypatch.setattr(room.bench.gateway, "prepare_thread", prepare)
+    await room.say("read this", attachments=(Attachment("a.txt", "text/plain", {"name": "a.txt"}),))
+    await begun.wait()
+    await room.say("/stop")
+    await room.bench.settled()
+    assert not room.bench.gateway.runs
+    assert "Stopped" in room.text()
 
 
 async def test_a_stop_outlives_the_owner_who_was_told(open_room: Open, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -299,3 +333,34 @@ async def final(room: Room) -> View:
     view = (await room.last()).final
     assert view is not None
     return view
+
+
+async def test_the_platforms_own_stop_control_stops_the_answer_that_it_was_used_on_and_no_other(
+    open_room: Open,
+) -> None:
+    room = await open_room([Say("first "), Pause(20), Say("end")], [Say("second "), Pause(20), Say("end", message="b")])
+    await room.say("one")
+    await room.shows("first")
+    await room.say("two")
+    (message,) = room.adapter.papers["room"].sheets
+    await room.say("", kind=InboundKind.STOPPED, event_key="now", message_id=message)
+    await room.shows("second")
+    await room.say("", kind=InboundKind.STOPPED, event_key="late", message_id=message)
+    await room.bench.settled()
+    phases = []
+    for run in room.bench.gateway.runs:
+        turn = await room.bench.store.turn(run.request.turn)
+        assert turn is not None
+        assert turn.final is not None
+        phases.append(turn.final.phase)
+    assert phases == [Phase.STOPPED, Phase.DONE]
+
+
+async def test_the_platforms_own_stop_control_takes_back_no_question_that_waits(open_room: Open) -> None:
+    room = await open_room([Say("first")], [Say("second")])
+    await room.say("one")
+    await room.bench.settled()
+    await room.say("two", settle=5.0)
+    await room.say("", kind=InboundKind.STOPPED, message_id="gone")
+    await room.bench.settled()
+    assert room.bench.gateway.questions == ["one", "two"]

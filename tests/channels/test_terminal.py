@@ -6,9 +6,11 @@ import pytest
 from pydantic import JsonValue
 
 from channels import terminal
-from channels.gateway import Gateway
-from channels.inputs import Resume
-from channels.questions import Interrupt, open_questions
+from channels.gateway import Gateway, RunEnd
+from channels.inputs import Ask, Resume
+from channels.model import Phase, View
+from channels.questions import LEFT, Interrupt, breakpoint_question, open_questions
+from channels.transcript.messages import ToolCall
 from tests.gateway.turns import gateway_at
 
 REVIEW: JsonValue = {
@@ -42,8 +44,29 @@ async def test_what_is_no_answer_is_asked_again(
 ) -> None:
     given = await answered("no", "yes?", "approve", "why?", "reject: later", monkeypatch=monkeypatch)
     decisions: JsonValue = [{"type": "approve"}, {"type": "reject", "message": "reject: later"}]
-    assert given == Resume({"i": {"decisions": decisions}})
+    assert given == decisions
     assert capsys.readouterr().err.count("This takes an explicit word.") == 3
+
+
+async def test_who_does_not_want_the_graph_to_go_on_asks_something_else(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    asked: list[Ask | Resume] = []
+    stops = RunEnd(View(Phase.ASKING), (breakpoint_question(["tools"], [ToolCall("c1", "pay", {})]),))
+
+    async def ask(question: Ask | Resume) -> RunEnd:
+        asked.append(question)
+        return stops if len(asked) == 1 else RunEnd(View(Phase.DONE))
+
+    gateway = gateway_at("http://127.0.0.1:9")
+    monkeypatch.setattr(terminal, "_Lines", lambda: Typed("pay", "hm", "no", "hello", "bye"))
+    conversation = terminal._Conversation(gateway, "agent")
+    monkeypatch.setattr(conversation, "_ask", ask)
+    await conversation._talk()
+    await gateway.aclose()
+    assert [question.text for question in asked if isinstance(question, Ask)] == ["pay", "hello", "bye"]
+    assert [question.declined for question in asked if isinstance(question, Ask)] == [(), ("c1",), ()]
+    assert LEFT in capsys.readouterr().err
 
 
 async def test_who_leaves_at_a_question_has_answered_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
