@@ -17,6 +17,7 @@ from channels.adapter import Health
 from channels.control import CONSOLE
 from channels.model import Action, Inbound, InboundKind, Press, Sender, TurnId
 from channels.observe import redact
+from channels.origin import FOREIGN, REFERRER_POLICY
 from channels.server import AdminGuard, Readiness
 from channels.store import Store
 from channels.store.records import Counts, Lane, StoreError
@@ -26,7 +27,7 @@ _HEADERS = {
     "content-security-policy": "default-src 'none'; style-src 'unsafe-inline'; form-action 'self'; "
     "frame-ancestors 'none'; base-uri 'none'",
     "x-content-type-options": "nosniff",
-    "referrer-policy": "no-referrer",
+    "referrer-policy": REFERRER_POLICY,
     "cache-control": "no-store",
 }
 _pages = Environment(
@@ -107,10 +108,10 @@ class Console:
         return HTMLResponse(page, status, headers=_HEADERS)
 
     async def _retry(self, request: Request) -> Response:
+        if not self._guard.own_pages.sent(request):
+            return PlainTextResponse(f"{FOREIGN}\n", 403)
         if not self._guard.allows(request):
             return self._guard.refusal
-        if not _is_same_origin(request):
-            return PlainTextResponse("This form was sent from another site.\n", 403)
         turn = await self._store().turn(TurnId(request.path_params["turn"]))
         if turn is None:
             return PlainTextResponse("There is no such turn.\n", 404)
@@ -127,12 +128,6 @@ class Console:
         )
         await self._store().accept(inbound, Lane.CONTROL)  # whichever replica owns the channel acts on it
         return RedirectResponse("/console", 303)
-
-
-def _is_same_origin(request: Request) -> bool:
-    origin = request.headers.get("origin")
-    site = request.headers.get("sec-fetch-site", "same-origin")
-    return site in ("same-origin", "none") and (origin is None or origin.partition("://")[2] == request.url.netloc)
 
 
 def _when(moment: float) -> str:

@@ -20,7 +20,8 @@ from starlette.routing import BaseRoute, Mount, Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from channels.adapter import Health
-from channels.loopback import is_loopback, local_url
+from channels.loopback import exposed_at, local_url
+from channels.origin import OwnPages, is_of_this_machine
 
 _ADMIN_COOKIE = "channel-bridge-console"
 _MAX_HOOK_BYTES = 4 * 1024 * 1024  # far above any platform's event (Slack: 4 MB over its socket)
@@ -46,13 +47,14 @@ class Readiness(Protocol):
 class AdminGuard:
     """Who may see the console and the metrics: whoever has the admin token.
 
-    Without one, anybody on this machine, as long as nobody else can get here: `host` is a loopback address and the
-    bridge is not published, for what a proxy passes on cannot be told from what this machine asks.
+    Without one, anybody on this machine, as long as nobody else can get here: `host` is a loopback address and there
+    is no `public_url`.
     """
 
-    def __init__(self, host: str, token: str | None, *, is_published: bool = False) -> None:
-        self._open = token is None and is_loopback(host) and not is_published
+    def __init__(self, host: str, token: str | None, public_url: str | None = None) -> None:
+        self._open = token is None and exposed_at(host, public_url) is None
         self._token = token
+        self.own_pages = OwnPages(public_url)
 
     @property
     def has_token(self) -> bool:
@@ -61,8 +63,7 @@ class AdminGuard:
 
     def allows(self, request: Request) -> bool:
         if self._open:
-            # A page elsewhere could point its own name at this address; it cannot choose our name.
-            return is_loopback(request.url.hostname or "")
+            return is_of_this_machine(request)
         bearer = request.headers.get("authorization", "").removeprefix("Bearer ").strip()
         return self.matches(bearer) or self._is_remembered(request)
 

@@ -12,7 +12,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, SecretStr, fi
 from config.feishu import FeishuChannel
 from config.slack import SlackChannel
 from config.telegram import TelegramChannel
-from config.values import DatabaseUrl, Secret, http_address, secret_parts
+from config.values import DatabaseUrl, HeaderName, HeaderValue, Secret, at_least, http_address, secret_parts
 from config.web import WebChannel
 
 _CHANNEL_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,62}")
@@ -33,8 +33,10 @@ class GatewaySettings(_Section):
 
     url: str | None = Field(None, description="Its base URL; left out: the embedded gateway is started.")
     assistant_id: str = Field("agent", min_length=1, description="The assistant (graph) that answers.")
-    api_key: Secret | None = Field(None, description="Sent as x-api-key.")
-    headers: dict[str, SecretStr] = Field(default_factory=dict, description="Further headers of every request.")
+    api_key: HeaderValue | None = Field(None, description="Sent as x-api-key.")
+    headers: dict[HeaderName, HeaderValue] = Field(
+        default_factory=dict, description="Further headers of every request."
+    )
     dialect: Dialect = Field(Dialect.AUTO, description="auto | langgraph | deerflow.")
     graph: str = Field(
         "adapters.embedded.demo_agent:graph",
@@ -55,7 +57,7 @@ class StoreSettings(_Section):
         SecretStr("sqlite:///data/bridge.db"),
         description="sqlite:///PATH, or postgresql://USER:PASSWORD@HOST/NAME for several replicas.",
     )
-    keep_days: float = Field(30.0, gt=0, description="Days after which finished turns are forgotten.")
+    keep_days: float = Field(30.0, gt=0, description="Days after which what is over is forgotten.")
 
 
 class ServerSettings(_Section):
@@ -63,8 +65,8 @@ class ServerSettings(_Section):
 
     host: str = Field("127.0.0.1", min_length=1, description="The address to listen on; 0.0.0.0: every address.")
     port: int = Field(8080, ge=0, le=65535, description="0: any free port.")
-    public_url: str | None = Field(None, description="What platforms reach; needed for webhook modes only.")
-    admin_token: Secret | None = Field(
+    public_url: str | None = Field(None, description="What platforms and visitors reach, where that is not `host`.")
+    admin_token: Annotated[Secret, at_least(8, "it is all that keeps strangers out")] | None = Field(
         None,
         description="Opens /console and /metrics. Left out: they are open to this machine if `host` is 127.0.0.1 and "
         "there is no `public_url`, else closed.",

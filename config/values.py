@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from contextlib import suppress
 from typing import Annotated
@@ -10,14 +11,51 @@ from urllib.parse import unquote, urlsplit
 from pydantic import AfterValidator, SecretStr
 
 
-def _is_given(value: SecretStr) -> SecretStr:
-    if not value.get_secret_value().strip():
+def _without_edges(value: SecretStr) -> SecretStr:
+    text = value.get_secret_value().strip()
+    if not text:
         raise ValueError("is empty")
+    return SecretStr(text)
+
+
+Secret = Annotated[SecretStr, AfterValidator(_without_edges)]
+"""A secret that somebody has filled in, without the blanks and line ends that were copied along with it.
+
+An empty one would be refused late by a platform, or let everybody in; and nobody can type a blank at an end.
+"""
+
+
+def at_least(length: int, why: str) -> AfterValidator:
+    """Refuses a secret of fewer characters; `why` ends the sentence that says so."""
+
+    def check(value: SecretStr) -> SecretStr:
+        if len(value.get_secret_value()) < length:
+            raise ValueError(f"expected at least {length} characters; {why}")
+        return value
+
+    return AfterValidator(check)
+
+
+def _is_header_name(name: str) -> str:
+    if not _HEADER_NAME.fullmatch(name):
+        raise ValueError("expected the name of an HTTP header: letters, digits and dashes")
+    return name
+
+
+def _is_header_value(value: SecretStr) -> SecretStr:
+    if not _HEADER_VALUE.fullmatch(value.get_secret_value()):
+        raise ValueError("expected the value of an HTTP header: ASCII without line ends")
     return value
 
 
-Secret = Annotated[SecretStr, AfterValidator(_is_given)]
-"""A secret that somebody has filled in. An empty one would be refused late by a platform, or let everybody in."""
+_HEADER_NAME = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+")
+_HEADER_VALUE = re.compile(r"[\x21-\x7e](?:[\t\x20-\x7e]*[\x21-\x7e])?")
+
+HeaderName = Annotated[str, AfterValidator(_is_header_name)]
+"""The name of an HTTP header (RFC 9110, 5.6.2)."""
+
+HeaderValue = Annotated[Secret, AfterValidator(_is_header_value)]
+"""A secret that is sent as an HTTP header's value (RFC 9110, 5.5, without what is obsolete)."""
 
 
 _DATABASES = ("sqlite://", "postgresql://", "postgres://")

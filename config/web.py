@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 from pydantic import Field, SecretStr, field_validator
 
-from channels.loopback import is_loopback
+from channels.loopback import exposed_at
 from config.channel import ChannelSettings
-from config.values import DatabaseUrl, Secret
+from config.values import DatabaseUrl, Secret, at_least
 
 if TYPE_CHECKING:
     from config.settings import ServerSettings
@@ -35,11 +35,13 @@ class WebChannel(ChannelSettings):
         "What can I do for you?", max_length=300, description="Shown while a conversation is empty; may be empty."
     )
     suggestions: tuple[str, ...] = Field((), max_length=6, description="Questions offered on an empty page.")
-    access_token: Secret | None = Field(
-        None, description="What visitors sign in with; required on any address but loopback."
+    access_token: Annotated[Secret, at_least(8, "it is all that keeps strangers out")] | None = Field(
+        None, description="What visitors sign in with; required on any address but loopback, and with a `public_url`."
     )
-    cookie_key: Secret | None = Field(
-        None, description="Signs the visitors' cookies; left out: made once and kept in the bridge's store."
+    cookie_key: Annotated[Secret, at_least(32, "whoever guesses it can pass for anybody")] | None = Field(
+        None,
+        description="Signs the visitors' cookies, at least 32 characters; left out: made once and kept in the bridge's "
+        "store.",
     )
     store: DatabaseUrl | None = Field(
         SecretStr("sqlite:///data/web.db"),
@@ -61,19 +63,13 @@ class WebChannel(ChannelSettings):
             raise ValueError(f"the bridge itself answers at /{parts[0]}: expected another path, such as /chat")
         return path or "/"
 
-    @field_validator("access_token")
-    @classmethod
-    def _is_long_enough(cls, value: SecretStr | None) -> SecretStr | None:
-        if value is not None and len(value.get_secret_value()) < 8:
-            raise ValueError("expected at least 8 characters; it is all that keeps strangers out")
-        return value
-
     def unusable(self, server: ServerSettings) -> Iterator[tuple[str, str]]:
-        if self.access_token is None and not is_loopback(server.host):
+        exposed = exposed_at(server.host, server.public_url)
+        if self.access_token is None and exposed is not None:
             yield (
                 "access_token",
-                f"is missing: the page would be open to everybody who can reach {server.host}; "
-                "set it, or let the server listen on 127.0.0.1",
+                f"is missing: the page would be open to everybody who can reach {exposed}; "
+                "set it, or let the server listen on 127.0.0.1 and without public_url",
             )
 
     def is_in_the_way_of(self, other: WebChannel) -> bool:

@@ -29,7 +29,7 @@ from channels.adapter import (
     StoreAway,
     Transient,
 )
-from channels.loopback import is_loopback
+from channels.loopback import exposed_at
 from channels.model import Attachment, TurnId, View
 from channels.store.probe import probe
 from channels.store.records import StoreError
@@ -44,8 +44,8 @@ _PRUNE_EVERY = 86_400.0  # seconds
 _CHUNK = 65_536  # bytes
 
 _WITHOUT_TOKEN = (
-    "it would be open to everybody who can reach {host}: set access_token for this channel, "
-    "or let the server listen on 127.0.0.1"
+    "it would be open to everybody who can reach {exposed}: set access_token for this channel, "
+    "or let the server listen on 127.0.0.1 and without server.public_url"
 )
 
 
@@ -89,8 +89,8 @@ class WebAdapter:
         return pages
 
     async def start(self) -> None:
-        if self._is_unsafe:
-            self._reason = _WITHOUT_TOKEN.format(host=self._context.bind_host)
+        if danger := self._danger:
+            self._reason = danger
             self._context.sink.report(ChannelState.FAILED, self._reason)
             return
         self._reason = "the channel is starting"
@@ -155,8 +155,12 @@ class WebAdapter:
     # ------------------------------------------------------------ inside
 
     @property
-    def _is_unsafe(self) -> bool:
-        return self._settings.access_token is None and not is_loopback(self._context.bind_host)
+    def _danger(self) -> str:
+        """Why the page must not be served; empty when it may be."""
+        exposed = exposed_at(self._context.bind_host, self._context.public_url)
+        if self._settings.access_token is not None or exposed is None:
+            return ""
+        return _WITHOUT_TOKEN.format(exposed=exposed)
 
     def _unavailable(self) -> ASGIApp:
         answer = JSONResponse({"error": f"The page is not available: {self._reason}."}, 503, {"retry-after": "2"})
@@ -213,8 +217,8 @@ class WebAdapter:
             await clock.sleep(_PRUNE_EVERY)
 
     def _check_access(self) -> Check:
-        if self._is_unsafe:
-            return Check("access", False, _WITHOUT_TOKEN.format(host=self._context.bind_host))
+        if danger := self._danger:
+            return Check("access", False, danger)
         if self._settings.access_token is not None:
             return Check("access", True, "visitors sign in with the access token")
         return Check("access", True, "open to this machine only")

@@ -18,7 +18,8 @@ _BROWSER_ID_LENGTH = 32
 class Cookies:
     """Reads and writes signed cookies. `key` signs them; `token` is the access token, whose change signs out all.
 
-    Behind a proxy that speaks TLS for us only `public_url` tells that cookies must not travel in the open.
+    Behind a proxy that speaks TLS for us only `public_url` tells that cookies must not travel in the open. They have no
+    path of their own: the browser gives them the one at which it sees the page, which a proxy may have moved.
     """
 
     def __init__(self, key: str, token: str | None, public_url: str | None) -> None:
@@ -54,11 +55,16 @@ class Cookies:
             return False
         return True
 
+    def renew_access(self, request: Request, response: Response) -> None:
+        """Let a visitor who has signed in stay signed in."""
+        if self.has_access(request):
+            self.give_access(request, response)
+
     def give_access(self, request: Request, response: Response) -> None:
         self._set(request, response, self._access_name, self._access_signer.sign("granted").decode(), _SIGNED_IN_FOR)
 
     def take_access(self, request: Request, response: Response) -> None:
-        response.delete_cookie(self._access_name, path=_path(request))
+        self._set(request, response, self._access_name, "", 0)
 
     def _set(self, request: Request, response: Response, name: str, value: str, seconds: int) -> None:
         host = request.headers.get("host", "").lower()
@@ -66,12 +72,8 @@ class Cookies:
             name,
             value,
             max_age=seconds,
-            path=_path(request),
+            path=None,
             secure=request.url.scheme == "https" or host == self._secure_host,
             httponly=True,
             samesite="lax",
         )
-
-
-def _path(request: Request) -> str:
-    return str(request.scope.get("root_path", "")).rstrip("/") + "/"

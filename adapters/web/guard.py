@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import hmac
-import re
 from collections import deque
-from urllib.parse import urlsplit
 
 from starlette.datastructures import MutableHeaders
 from starlette.requests import Request
@@ -14,7 +12,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from adapters.web.cookies import Cookies
 from channels.clock import Clock
-from channels.loopback import is_loopback
+from channels.origin import FOREIGN, REFERRER_POLICY, OwnPages, is_of_this_machine
 
 REQUEST_HEADER = "x-channel-bridge"
 """Every request that changes something carries it: a page of another site cannot set it without our consent."""
@@ -24,12 +22,12 @@ _HEADERS = {
     "connect-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'",
     "x-content-type-options": "nosniff",
     "x-frame-options": "DENY",
-    "referrer-policy": "same-origin",  # with none, forms of our own would name the origin "null"
+    "referrer-policy": REFERRER_POLICY,
     "cross-origin-opener-policy": "same-origin",
     "cross-origin-resource-policy": "same-origin",
     "permissions-policy": "camera=(), geolocation=(), microphone=()",
 }
-_HOST = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[^\s:@/\[\]]+)(?::\d*)?")
+_FOR_THIS_MACHINE = "This page is for this machine only. To open it to others, set access_token."
 _OPEN_PATHS = ("/sign-in", "/static/")
 _GUESSES = 10  # wrong tokens taken from one address in a minute
 _GUESS_WINDOW = 60.0
@@ -63,15 +61,14 @@ class Tokens:
 class Guard:
     """Lets a request through to the pages when it may pass.
 
-    Without `tokens` the page is for this machine only: a request must name it by a loopback name, or a foreign page
-    whose name was rebound to 127.0.0.1 could read along.
+    Without `tokens` the page is for this machine only.
     """
 
     def __init__(self, app: ASGIApp, cookies: Cookies, tokens: Tokens | None, public_url: str | None) -> None:
         self._app = app
         self._cookies = cookies
         self._tokens = tokens
-        self._public_origin = _origin(public_url) if public_url else None
+        self._own_pages = OwnPages(public_url)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "websocket":
@@ -84,33 +81,22 @@ class Guard:
         await (refusal or self._app)(scope, receive, with_headers(send, cache=cache))
 
     def _refusal(self, request: Request) -> Response | None:
-        if self._tokens is None and not is_loopback(_host(request)):
-            return _refuse(421, "This page is for this machine only. To open it to others, set access_token.")
         if reason := self._foreign(request):
             return _refuse(403, reason)
-        if self._tokens is not None and not _path(request).startswith(_OPEN_PATHS):
-            return self._without_access(request, self._tokens)
-        return None
+        if self._tokens is None:
+            return None if is_of_this_machine(request) else _refuse(421, _FOR_THIS_MACHINE)
+        return None if _path(request).startswith(_OPEN_PATHS) else self._without_access(request, self._tokens)
 
     def _foreign(self, request: Request) -> str:
         """Why the request seems to come from a page of another site; empty when it does not."""
-        headers = request.headers
-        is_page = request.method in ("GET", "HEAD") and _path(request) in ("", "/")
-        if not is_page and headers.get("sec-fetch-site", "same-origin") not in ("same-origin", "none"):
-            return "Requests from other sites are not taken."
-        if request.method in ("GET", "HEAD"):
-            return ""
-        origin = headers.get("origin")
-        if origin is not None and not self._is_own(origin, headers.get("host", "")):
-            return "Requests from other sites are not taken."
-        if _path(request) not in ("/sign-in", "/sign-out") and REQUEST_HEADER not in headers:
+        is_read = request.method in ("GET", "HEAD")
+        if is_read and _path(request) in ("", "/"):
+            return ""  # anybody may link to the page
+        if not self._own_pages.sent(request):
+            return FOREIGN
+        if not is_read and _path(request) not in ("/sign-in", "/sign-out") and REQUEST_HEADER not in request.headers:
             return f"The header {REQUEST_HEADER} is missing."
         return ""
-
-    def _is_own(self, origin: str, host: str) -> bool:
-        # A proxy in front may speak TLS for us, so that the scheme says nothing; the name does.
-        own = {host.lower()} - {""}
-        return urlsplit(origin).netloc.lower() in own or _origin(origin) == self._public_origin
 
     def _without_access(self, request: Request, tokens: Tokens) -> Response | None:
         if self._cookies.has_access(request):
@@ -148,17 +134,6 @@ def _path(request: Request) -> str:
     """The path below the place where the pages are mounted."""
     root, path = str(request.scope.get("root_path", "")), str(request.scope["path"])
     return path.removeprefix(root) if path.startswith(root) else path
-
-
-def _host(request: Request) -> str:
-    """The name in the Host header, without the port; empty when it is not one."""
-    match = _HOST.fullmatch(request.headers.get("host", ""))
-    return match[1] if match else ""
-
-
-def _origin(url: str) -> tuple[str, str]:
-    parts = urlsplit(url)
-    return parts.scheme.lower(), parts.netloc.lower()
 
 
 def _address(request: Request) -> str:

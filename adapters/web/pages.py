@@ -28,12 +28,14 @@ from adapters.web.timeline import Asked, Timelines
 from channels.adapter import Accepted, Context, Failure, FileGone, StoreAway
 from channels.commands import CommandName, is_command, parse_command, question_in
 from channels.model import Action, Attachment, Inbound, InboundKind, Place, Press, Sender, TurnId, View
+from channels.shapes import whole_number
 from config.web import WebChannel
 
 log = structlog.get_logger(__name__)
 
 _LONGEST_FREE_ANSWER = 2_000
 _LONGEST_FILE_NAME = 120
+_LAST_SEQ = 2**31 - 1  # what the log's column holds
 _RETRY_SOON = {"retry-after": "2"}
 
 
@@ -116,6 +118,7 @@ class Pages:
             )
         )
         self.cookies.keep_browser(request, response)
+        self.cookies.renew_access(request, response)
         return response
 
     def _sign_in_page(self, problem: str, status: int) -> Response:
@@ -159,10 +162,10 @@ class Pages:
                 yield event.encode() if event is not None else b"event: ping\ndata: {}\n\n"
 
     async def _history(self, request: Request) -> Response:
-        try:
-            before = (int(request.query_params["order"]), int(request.query_params["seq"]))
-        except (KeyError, ValueError):
-            raise HTTPException(400, "Say before which entry: order and seq.") from None
+        order, seq = (whole_number(request.query_params.get(name, "")) for name in ("order", "seq"))
+        if order is None or seq is None or seq > _LAST_SEQ:
+            raise HTTPException(400, "Say before which entry: order and seq.")
+        before = (order, seq)
         async with self.timelines.using(self._browser(request)) as timeline:
             return JSONResponse(await timeline.earlier(before))
 
@@ -213,10 +216,11 @@ class Pages:
             message = str(uuid.UUID(str(form.get("id", ""))))
         except ValueError:
             raise HTTPException(400, "The message needs an id that is a UUID.") from None
-        text = form.get("text", "")
-        if not isinstance(text, str) or len(text) > self.settings.message_chars:
+        given = form.get("text", "")
+        text = given.replace("\r\n", "\n") if isinstance(given, str) else ""  # a form says every line break so
+        if len(text) > self.settings.message_chars:
             raise HTTPException(413, f"The message is longer than {self.settings.message_chars:,} characters.")
-        return message, text.replace("\r\n", "\n")
+        return message, text
 
     async def _keep_files(self, browser: str, message: str, form: FormData) -> tuple[Attachment, ...]:
         attachments: list[Attachment] = []

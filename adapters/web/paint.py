@@ -79,8 +79,13 @@ class Painter:
             pieces["steps"] = _steps(view, live)
         pieces |= self._body(view, unformatted)
         if view.question is not None:
+            text = view.question.text
             pieces["question"] = render(
-                "question", question=view.question, turn=self.turn, answer=_answer(view.question)
+                "question",
+                question=view.question,
+                text=trusted(plain(text) if unformatted else markup(text, breaks=True)),
+                turn=self.turn,
+                answer=_answer(view.question),
             )
         if view.files:
             pieces["files"] = render("files", files=view.files, pictures=RASTER_IMAGES, turn=self.turn)

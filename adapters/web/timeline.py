@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
+from typing import TypeVar, TypeVarTuple
 
 import structlog
 from pydantic import BaseModel, ConfigDict, JsonValue, ValidationError
@@ -20,13 +22,17 @@ from channels.clock import Clock, wait_until
 from channels.model import TurnId, View
 
 log = structlog.get_logger(__name__)
+_Given = TypeVarTuple("_Given")
+_Result = TypeVar("_Result")
 
 WINDOW = 60
 """How many of the newest entries a page gets at first, and how many more at a time."""
 _KEEP_ENTRIES = 4 * WINDOW
 _SAVE_EVERY = 0.5  # seconds between two writes of a growing reply
 _SAVE_AGAIN = 10.0  # seconds after a failed write of a growing reply; each try may take as long as a lock is waited for
-_PAINT_INLINE = 4_000  # characters; more is painted in a thread, so that the loop stays free
+PAINT_INLINE = 1_000  # characters, painted in 30 ms at the worst; more is painted in a thread
+_PAINTERS = ThreadPoolExecutor(4, thread_name_prefix="web-painter")
+"""Paint for all visitors. The loop's own threads look up names for every channel, and must not wait for a painter."""
 _HEARTBEAT = 15.0  # seconds; keeps proxies from closing a silent connection
 
 
@@ -128,15 +134,21 @@ class Timeline:
         self._last_seq = 0
         self._has_earlier = False
         self._adding = asyncio.Lock()
+        self._loading = asyncio.Lock()
+        self._is_loaded = False
         self._closed = False
 
     async def load(self) -> None:
-        """Read the newest entries. Raises `LogAway`."""
-        records = await self._log.newest(self._conversation, WINDOW + 1)
-        self._last_seq = await self._log.last_seq(self._conversation)
-        self._has_earlier = len(records) > WINDOW
-        for entry in await asyncio.to_thread(self._read, records[-WINDOW:]):
-            self._entries[entry.record.id] = entry
+        """Read the newest entries, once. Raises `LogAway`."""
+        async with self._loading:
+            if self._is_loaded:
+                return
+            records = await self._log.newest(self._conversation, WINDOW + 1)
+            self._last_seq = await self._log.last_seq(self._conversation)
+            self._has_earlier = len(records) > WINDOW
+            for entry in await self._read(records[-WINDOW:]):
+                self._entries[entry.record.id] = entry
+            self._is_loaded = True
 
     @property
     def is_settled(self) -> bool:
@@ -188,7 +200,7 @@ class Timeline:
     async def earlier(self, before: tuple[int, int]) -> dict[str, JsonValue]:
         """The entries that stand before a position, newest window first. Raises `LogAway`."""
         records = await self._log.newest(self._conversation, WINDOW + 1, before)
-        entries = await asyncio.to_thread(self._read, records[-WINDOW:])
+        entries = await self._read(records[-WINDOW:])
         # What is in memory is newer than what is kept.
         states: list[JsonValue] = [self._entries.get(entry.record.id, entry).state() for entry in entries]
         return {"entries": states, "earlier": len(records) > WINDOW}
@@ -239,7 +251,7 @@ class Timeline:
         if entry is not None:
             return entry
         record = await self._log.get(self._conversation, entry_id)
-        read = await asyncio.to_thread(self._read, [record] if record is not None else [])
+        read = await self._read([record] if record is not None else [])
         return self._entries.get(entry_id) or (read[0] if read else None)
 
     async def _ensure(self, asked: Asked) -> _Entry | None:
@@ -250,7 +262,7 @@ class Timeline:
         kind = EntryKind.DIVIDER if asked.is_divider else EntryKind.ASK
         body = AskedBody(text=asked.text, files=asked.files)
         record = Record(asked.id, kind, self._order_of(asked), self._next_seq(), asked.at, body.model_dump_json())
-        entry = _Entry(record, _paint_asked(kind, body))
+        entry = _Entry(record, await _painting(len(body.text), _paint_asked, kind, body))
         self._insert(entry)
         return entry
 
@@ -331,10 +343,7 @@ class Timeline:
 
     async def _painted(self, entry: _Entry, body: ReplyBody) -> dict[str, str]:
         painter = entry.painter = entry.painter or Painter(self._style, TurnId(entry.record.id))
-        view = body.view
-        if len(view.text) + len(view.reasoning) <= _PAINT_INLINE:
-            return _paint_reply(painter, body)
-        return await asyncio.to_thread(_paint_reply, painter, body)
+        return await _painting(len(body.view.text) + len(body.view.reasoning), _paint_reply, painter, body)
 
     async def _keep(self, asked: _Entry) -> None:
         """Write a question, once, whoever comes first: it or a reply below it."""
@@ -361,7 +370,10 @@ class Timeline:
         entry.save_after = self._clock.now() + _SAVE_EVERY
         entry.is_saved = entry.reply is reply
 
-    def _read(self, records: Sequence[Record]) -> list[_Entry]:
+    async def _read(self, records: Sequence[Record]) -> list[_Entry]:
+        return await _painting(sum(len(record.body) for record in records), self._read_all, records)
+
+    def _read_all(self, records: Sequence[Record]) -> list[_Entry]:
         entries = []
         for record in records:
             try:
@@ -383,6 +395,13 @@ def _order_at(moment: float) -> int:
     return round(moment * 1_000_000)
 
 
+async def _painting(length: int, paint: Callable[[*_Given], _Result], *given: *_Given) -> _Result:
+    """What `paint` makes of a text of this length. What people and models write can take seconds."""
+    if length <= PAINT_INLINE:
+        return paint(*given)
+    return await asyncio.get_running_loop().run_in_executor(_PAINTERS, paint, *given)
+
+
 def _paint_asked(kind: EntryKind, body: AskedBody) -> dict[str, str]:
     return paint_divider() if kind is EntryKind.DIVIDER else paint_question(body.text, body.files)
 
@@ -401,7 +420,6 @@ class Timelines:
         self._most = most
         self._timelines: dict[str, Timeline] = {}
         self._users: Counter[str] = Counter()
-        self._loading = asyncio.Lock()
         self._closed = False
 
     @asynccontextmanager
@@ -421,16 +439,15 @@ class Timelines:
             timeline.close()
 
     async def _of(self, conversation: str) -> Timeline:
-        async with self._loading:
-            if self._closed:
-                raise LogAway("the web channel has stopped")
-            timeline = self._timelines.pop(conversation, None)
-            if timeline is None:
-                timeline = Timeline(conversation, self._log, self._clock, self._style)
-                await timeline.load()
-                self._forget_unused()
-            self._timelines[conversation] = timeline
-            return timeline
+        if self._closed:
+            raise LogAway("the web channel has stopped")
+        timeline = self._timelines.pop(conversation, None)
+        if timeline is None:
+            timeline = Timeline(conversation, self._log, self._clock, self._style)
+            self._forget_unused()
+        self._timelines[conversation] = timeline
+        await timeline.load()
+        return timeline
 
     def _forget_unused(self) -> None:
         surplus = len(self._timelines) + 1 - self._most

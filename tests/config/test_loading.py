@@ -182,6 +182,29 @@ def test_an_empty_secret_is_one_error(keys: str, where: str, filled: str, tmp_pa
     assert "empty" in found
 
 
+@pytest.mark.parametrize("filled", ["' a secret long enough to sign with '", "$COPIED", "file:copied"])
+@pytest.mark.parametrize("key", ["access_token", "cookie_key"])
+def test_blanks_around_a_secret_are_no_part_of_it(key: str, filled: str, tmp_path: Path) -> None:
+    copied = " a secret long enough to sign with\n"
+    (tmp_path / "copied").write_text(copied)
+    text = f"channels: {{c: {{platform: web, {key}: {filled}}}}}"
+    settings = parse_settings(text, "bridge.yaml", tmp_path, {"COPIED": copied})
+    assert getattr(settings.channels["c"], key).get_secret_value() == "a secret long enough to sign with"
+
+
+@pytest.mark.parametrize(
+    ("text", "key", "length"),
+    [
+        ("channels: {{c: {{platform: web, access_token: {0}}}}}", "channels.c.access_token", 8),
+        ("channels: {{c: {{platform: web, cookie_key: {0}}}}}", "channels.c.cookie_key", 32),
+        ("server: {{admin_token: {0}}}", "server.admin_token", 8),
+    ],
+)
+def test_a_secret_that_can_be_guessed_is_an_error(text: str, key: str, length: int) -> None:
+    (found,) = problems(text.format(f"'{' ' * 40}{'x' * (length - 1)}'"))
+    assert found.startswith(f"bridge.yaml:1: {key}: expected at least {length} characters")
+
+
 @pytest.mark.parametrize(
     "text",
     [
@@ -196,6 +219,22 @@ def test_a_variable_that_would_stay_as_it_is_written_is_an_error(text: str) -> N
     (found,) = problems(text)
     assert "write $NAME alone, without braces" in found
     assert "PASSWORD" not in found, "it may be a part of a password"
+
+
+@pytest.mark.parametrize(
+    ("gateway", "where"),
+    [
+        ('{headers: {"X A": b}}', "gateway.headers.X A"),
+        ('{headers: {"X-A": "b\\r\\nc: d"}}', "gateway.headers.X-A"),
+        ("{headers: {X-A: schlüssel}}", "gateway.headers.X-A"),
+        ('{api_key: "a\\nb"}', "gateway.api_key"),
+    ],
+)
+def test_what_cannot_be_a_header_is_an_error(gateway: str, where: str) -> None:
+    (found,) = problems(f"gateway: {gateway}")
+    assert where in found
+    assert "header" in found
+    assert "schlüssel" not in found
 
 
 def test_texts_for_people_and_for_the_agent_may_speak_of_dollars() -> None:

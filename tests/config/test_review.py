@@ -49,6 +49,11 @@ def doubts(text: str, folder: Path) -> list[str]:
             "bridge.yaml:2: channels.a.access_token: is missing: the page would be open to everybody",
         ),
         (
+            "server: {public_url: 'https://x.example'}\nchannels: {a: {platform: web}}",
+            "bridge.yaml:2: channels.a.access_token: is missing: the page would be open to everybody who can reach "
+            "https://x.example; set it",
+        ),
+        (
             f"channels:\n  a: {{{TELEGRAM}}}\n  b: {{{TELEGRAM}}}",
             "bridge.yaml:3: channels.b.bot_token: is that of channels.a",
         ),
@@ -77,6 +82,7 @@ def test_a_channel_that_nobody_could_use_is_found_without_calling_anybody(
         f"channels: {{a: {{{SLACK}, app_token: x, signing_secret: s}}}}",
         f"channels: {{a: {{{TELEGRAM}}}, b: {{{TELEGRAM}, enabled: false, mode: webhook}}}}",
         "server: {host: 0.0.0.0}\nchannels: {a: {platform: web, access_token: long-enough}}",
+        "server: {public_url: 'https://x.example'}\nchannels: {a: {platform: web, access_token: long-enough}}",
         "server: {host: '::1'}\nchannels: {a: {platform: web}, b: {platform: web, path: /b}}",
     ],
 )

@@ -59,7 +59,8 @@ let hasState = false;
 let hintIsOver = false;
 
 stream.addEventListener("state", ({ detail: state }) => {
-  if (state.version !== document.body.dataset.version && outbox.isEmpty && !composer.text) {
+  const isIdle = outbox.isEmpty && !composer.text && !composer.hasFiles;
+  if (state.version !== document.body.dataset.version && isIdle) {
     location.reload(); // the bridge has been updated
     return;
   }
@@ -103,7 +104,9 @@ function announce(entry) {
   $("announce").textContent = { stopped: "Stopped.", failed: "The answer failed." }[phase] ?? text;
   const isIdle = document.activeElement === $("text") ? !composer.text : document.activeElement === document.body;
   if (phase !== "asking" || !isIdle || !follows) return; // a question out of sight must not be answered by Enter
-  entry.element.querySelector(".question button, .question input")?.focus({ preventScroll: true });
+  const question = entry.element.querySelector(".question");
+  if (question?.offsetHeight > scroller.clientHeight) return; // nor one whose beginning is out of sight
+  question?.querySelector(".option, input")?.focus({ preventScroll: true });
 }
 
 // ---------------------------------------------------------------- the connection
@@ -140,9 +143,14 @@ stream.addEventListener("refused", async () => {
   if (response?.status === 401) signedOut();
 });
 window.addEventListener("signed-out", signedOut);
+outbox.addEventListener("sent", () => lostAt || banner("")); // signed in again, if it was not so
 
 // The cookie is not valid (any more): the page asks for it, or gives a new one. Once; a browser may refuse cookies.
 function signedOut() {
+  if (outbox.hasFiles || composer.hasFiles) {
+    banner("You are signed out. Sign in again in another tab; your files wait here.");
+    return;
+  }
   const last = Number(sessionStorage.getItem("bridge-reloaded") ?? 0);
   if (Date.now() - last < 10_000) {
     banner("This page needs cookies to know your conversation.");
@@ -151,6 +159,8 @@ function signedOut() {
   sessionStorage.setItem("bridge-reloaded", String(Date.now()));
   location.reload();
 }
+
+window.addEventListener("beforeunload", (event) => outbox.hasFiles && event.preventDefault());
 
 // ---------------------------------------------------------------- what the person does
 
@@ -188,7 +198,7 @@ async function press(controls, action, turn, value = "", typed = false) {
 function answerQuestion(question, turn, value, typed = false) {
   scrollToEnd();
   composer.takeFocusBack();
-  return press(question.querySelectorAll("button, input"), "a", turn, value, typed);
+  return press(question.querySelectorAll(".option, input"), "a", turn, value, typed);
 }
 
 document.addEventListener("click", async (event) => {

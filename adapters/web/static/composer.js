@@ -40,6 +40,10 @@ export class Composer extends EventTarget {
     return this.#text.value;
   }
 
+  get hasFiles() {
+    return this.#files.length > 0;
+  }
+
   // Writes a message again that was not taken.
   write(text, files = []) {
     this.#text.value = this.#text.value ? `${text}\n${this.#text.value}` : text;

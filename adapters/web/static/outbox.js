@@ -20,29 +20,43 @@ export class Outbox extends EventTarget {
     window.addEventListener("online", () => this.#soon());
   }
 
-  // Messages that were not sent when the page was left.
+  // Messages that were not sent when the page was left. Their files could not be kept.
   restore() {
-    for (const key of Object.keys(localStorage).filter((key) => key.startsWith(KEPT))) {
-      try {
-        this.#push(JSON.parse(localStorage.getItem(key)));
-      } catch {
-        localStorage.removeItem(key);
+    for (const store of [localStorage, sessionStorage]) {
+      for (const key of Object.keys(store).filter((key) => key.startsWith(KEPT))) {
+        try {
+          this.#restoreOne(JSON.parse(store.getItem(key)));
+        } catch {
+          store.removeItem(key);
+        }
       }
     }
     this.#soon();
   }
 
-  add(text, files = []) {
-    const item = { id: newId(), text, at: Date.now(), files };
-    // Files cannot be kept; a message with some lives as long as the page.
-    if (!files.length) keep(item);
+  #restoreOne({ names = [], refused, ...kept }) {
+    const item = { ...kept, names, files: [] };
     this.#push(item);
+    if (names.length) this.#refuse(item, `Not sent: please attach ${names.join(", ")} again.`);
+    else if (refused) this.#refuse(item, refused);
+  }
+
+  add(text, files = []) {
+    const item = { id: newId(), text, at: Date.now(), files, names: files.map((file) => file.name) };
+    keep(item);
+    this.#push(item);
+    item.read = this.#read(item);
     this.#soon();
   }
 
   // Whether nothing waits to be sent.
   get isEmpty() {
-    return !this.#items.some((item) => !item.sent && !item.refused);
+    return !this.#items.some(waits);
+  }
+
+  // Whether files wait to be sent, which are lost with the page.
+  get hasFiles() {
+    return this.#items.some((item) => waits(item) && item.files.length);
   }
 
   // Whether no message is shown here.
@@ -65,7 +79,7 @@ export class Outbox extends EventTarget {
     item.element = bubble(item);
     this.#items.push(item);
     this.#items.sort((one, other) => one.at - other.at);
-    this.#list.append(item.element);
+    this.#list.insertBefore(item.element, this.#items[this.#items.indexOf(item) + 1]?.element ?? null);
     this.#tell();
   }
 
@@ -86,7 +100,7 @@ export class Outbox extends EventTarget {
     this.#sending = true;
     try {
       let item;
-      while ((item = this.#items.find((item) => !item.sent && !item.refused))) {
+      while ((item = this.#items.find(waits))) {
         if (!(await this.#sendOne(item))) break;
       }
     } finally {
@@ -94,11 +108,29 @@ export class Outbox extends EventTarget {
     }
   }
 
+  // Takes the files as they are now: what becomes of them on the disk later is nothing to the message.
+  async #read(item) {
+    const lost = [];
+    const copies = [];
+    for (const file of item.files) {
+      try {
+        copies.push(new File([await file.arrayBuffer()], file.name, { type: file.type }));
+      } catch {
+        lost.push(file.name);
+      }
+    }
+    item.files = copies;
+    item.names = copies.map((file) => file.name);
+    if (lost.length) this.#refuse(item, `${lost.join(", ")} can no longer be read.`);
+  }
+
   async #sendOne(item) {
+    await item.read;
+    if (item.refused) return true;
     const form = new FormData();
     form.set("id", item.id);
     form.set("text", item.text);
-    for (const file of item.files ?? []) form.append("files", file, file.name);
+    for (const file of item.files) form.append("files", file, file.name);
     const slow = setTimeout(() => this.#say(item, "Sending…"), 800);
     const answer = await post("messages", form);
     clearTimeout(slow);
@@ -110,6 +142,7 @@ export class Outbox extends EventTarget {
       item.element.classList.remove("pending");
       this.#say(item, "");
       this.#tell();
+      this.dispatchEvent(new CustomEvent("sent"));
       return true;
     }
     if (answer.ok || answer.refused) {
@@ -127,8 +160,8 @@ export class Outbox extends EventTarget {
   }
 
   #refuse(item, reason) {
-    item.refused = true;
-    forget(item);
+    item.refused = reason;
+    keep(item);
     item.element.classList.add("refused");
     this.#say(item, reason);
     const edit = document.createElement("button");
@@ -157,9 +190,16 @@ export function newId() {
   return hex.replace(/^(.{8})(.{4})(.{4})(.{4})(.{12})$/, "$1-$2-$3-$4-$5");
 }
 
-function keep({ id, text, at }) {
+function waits(item) {
+  return !item.sent && !item.refused;
+}
+
+// Any tab can send a text. A message with files, or one that was refused, is only for the tab that it was written in.
+function keep({ id, text, at, names, refused }) {
   try {
-    localStorage.setItem(KEPT + id, JSON.stringify({ id, text, at }));
+    forget({ id });
+    const store = names.length || refused ? sessionStorage : localStorage;
+    store.setItem(KEPT + id, JSON.stringify({ id, text, at, names, refused }));
   } catch {
     // Storage is full or forbidden: the message lives as long as the page.
   }
@@ -167,6 +207,7 @@ function keep({ id, text, at }) {
 
 function forget({ id }) {
   localStorage.removeItem(KEPT + id);
+  sessionStorage.removeItem(KEPT + id);
 }
 
 function bubble(item) {
@@ -174,7 +215,7 @@ function bubble(item) {
   element.className = "entry ask pending";
   const box = document.createElement("div");
   box.className = "bubble pending-text";
-  box.textContent = [item.text, ...(item.files ?? []).map((file) => file.name)].filter(Boolean).join("\n");
+  box.textContent = [item.text, ...item.names].filter(Boolean).join("\n");
   const delivery = document.createElement("p");
   delivery.className = "delivery";
   delivery.setAttribute("role", "status");

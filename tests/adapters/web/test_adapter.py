@@ -186,6 +186,7 @@ def test_the_package_is_cheap_until_a_channel_is_built() -> None:
         {"path": "chat"},
         {"path": "/chat?x"},
         {"access_token": "short"},
+        {"cookie_key": "short"},
         {"store": "mysql://x"},
         {"history_days": 0},
         {"title": ""},

@@ -8,13 +8,18 @@ from collections.abc import AsyncIterator
 
 import httpx
 import pytest
+from itsdangerous import TimestampSigner
+from starlette.applications import Starlette
+from starlette.routing import Mount
 
 from adapters.web.adapter import WebAdapter
 from channels.adapter import ChannelState
 from channels.loopback import is_loopback
+from channels.server import Server
 from tests.adapters.web.conftest import visiting
 from tests.adapters.web.core import FakeSink, adapter_for
 from tests.clock import ManualClock
+from tests.proxies import behind_proxy
 
 TOKEN = "correct horse battery"
 
@@ -41,15 +46,26 @@ async def _post(visitor: httpx.AsyncClient, **headers: str) -> httpx.Response:
 # ---------------------------------------------------------------- addresses
 
 
-@pytest.mark.parametrize("host", ["0.0.0.0", "::", "192.168.1.5", "bridge.example.org", "", "127.0.0.1.evil.example"])
+@pytest.mark.parametrize(
+    ("host", "public_url"),
+    [
+        *(
+            (host, None)
+            for host in ("0.0.0.0", "::", "192.168.1.5", "bridge.example.org", "", "127.0.0.1.evil.example")
+        ),
+        ("127.0.0.1", "https://bridge.example.org"),
+        ("::1", "http://bridge.example.org/below"),
+    ],
+)
 async def test_without_a_token_the_channel_refuses_to_start_where_others_could_reach_it(
-    sink: FakeSink, host: str
+    sink: FakeSink, host: str, public_url: str | None
 ) -> None:
-    adapter = adapter_for(sink, host=host)
+    adapter = adapter_for(sink, host=host, public_url=public_url)
     await adapter.start()
     state, reason = sink.reports[-1]
     assert state is ChannelState.FAILED
     assert "access_token" in reason
+    assert (public_url or host) in reason
     async with visiting(adapter) as visitor:
         answer = await visitor.get("/")
     assert answer.status_code == 503
@@ -74,6 +90,27 @@ async def test_a_name_that_was_rebound_to_this_machine_is_refused(adapter: WebAd
             assert "set-cookie" not in answer.headers
 
 
+@pytest.mark.parametrize("path", ["/", "/messages"])
+@pytest.mark.parametrize(
+    ("client", "headers"),
+    [
+        ("192.168.1.5", {}),
+        ("127.0.0.1", {"origin": "https://bridge.example.org", "sec-fetch-site": "same-origin"}),
+    ],
+    ids=["it says for whom it asks", "it does not"],
+)
+async def test_what_a_proxy_passes_on_is_not_from_this_machine(
+    adapter: WebAdapter, sink: FakeSink, client: str, headers: dict[str, str], path: str
+) -> None:
+    transport = httpx.ASGITransport(app=adapter.app, client=(client, 1))
+    own = {"x-channel-bridge": "1", **headers}
+    async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1:8080", headers=own) as visitor:
+        answer = await visitor.request("GET" if path == "/" else "POST", path)
+    assert answer.status_code == 421
+    assert "access_token" in answer.json()["error"]
+    assert "set-cookie" not in answer.headers
+
+
 @pytest.mark.parametrize("name", ["127.0.0.1:8080", "localhost:1", "[::1]:8080", "LOCALHOST"])
 async def test_this_machine_is_let_in_by_its_own_names(adapter: WebAdapter, name: str) -> None:
     async with visiting(adapter) as visitor:
@@ -90,6 +127,8 @@ async def test_this_machine_is_let_in_by_its_own_names(adapter: WebAdapter, name
         {"origin": "null"},
         {"origin": "http://127.0.0.1:9999"},
         {"origin": "http://127.0.0.1:8080.evil.example"},
+        {"origin": "http://[evil"},
+        {"origin": "http://evil@127.0.0.1:8080"},
         {"sec-fetch-site": "cross-site"},
         {"sec-fetch-site": "same-site"},
     ],
@@ -97,11 +136,21 @@ async def test_this_machine_is_let_in_by_its_own_names(adapter: WebAdapter, name
 async def test_other_sites_cannot_post(visitor: httpx.AsyncClient, sink: FakeSink, headers: dict[str, str]) -> None:
     answer = await _post(visitor, **headers)
     assert answer.status_code == 403
+    assert "Host header" in answer.json()["error"], "it may be the page itself, behind a proxy"
+    assert "server.public_url" in answer.json()["error"]
     assert sink.inbounds == []
 
 
-async def test_the_page_itself_can_post(visitor: httpx.AsyncClient) -> None:
-    own = {"origin": "http://127.0.0.1:8080", "sec-fetch-site": "same-origin"}
+@pytest.mark.parametrize(
+    "own",
+    [
+        {"origin": "http://127.0.0.1:8080", "sec-fetch-site": "same-origin"},
+        {"origin": "http://127.0.0.1:8080"},
+        {"sec-fetch-site": "same-origin"},
+        {"sec-fetch-site": "none"},
+    ],
+)
+async def test_the_page_itself_can_post(visitor: httpx.AsyncClient, own: dict[str, str]) -> None:
     assert (await _post(visitor, **own)).status_code == 200
 
 
@@ -157,7 +206,6 @@ async def test_the_cookie_is_signed_and_kept_from_scripts_and_other_sites(adapte
         cookie = (await visitor.get("/")).headers["set-cookie"]
     assert "HttpOnly" in cookie
     assert "SameSite=lax" in cookie
-    assert "Path=/;" in cookie
     assert "Secure" not in cookie
 
 
@@ -200,7 +248,7 @@ async def test_browsers_keep_their_conversation_over_a_restart(sink: FakeSink) -
 
 async def test_the_cookie_key_of_the_settings_is_used_and_not_stored() -> None:
     sinks = [FakeSink(), FakeSink()]
-    adapters = [adapter_for(sink, cookie_key="a key of the operator") for sink in sinks]
+    adapters = [adapter_for(sink, cookie_key="a key of the operator, long enough") for sink in sinks]
     for adapter in adapters:
         await adapter.start()
     async with visiting(adapters[0]) as visitor:
@@ -226,21 +274,20 @@ async def test_cookies_of_two_bridges_on_one_machine_do_not_replace_each_other()
     assert len(names) == 2
 
 
-async def test_cookies_belong_to_the_place_where_the_page_is_mounted(adapter: WebAdapter) -> None:
-    from starlette.applications import Starlette
-    from starlette.routing import Mount
-
+@pytest.mark.parametrize("below", ["", "/bridge"])
+async def test_cookies_belong_to_the_place_where_visitors_see_the_page(adapter: WebAdapter, below: str) -> None:
     mounted = Starlette(routes=[Mount("/chat", adapter.app)])
-    transport = httpx.ASGITransport(app=mounted)
-    async with httpx.AsyncClient(transport=transport, base_url="http://localhost:1", follow_redirects=True) as visitor:
-        answer = await visitor.get("/chat")
-        assert answer.status_code == 200
-        assert str(answer.url).endswith("/chat/")
-        assert "Path=/chat/;" in answer.headers["set-cookie"]
+    transport = httpx.ASGITransport(app=behind_proxy(mounted, below=below))
+    base = f"http://localhost:1{below}"
+    async with httpx.AsyncClient(transport=transport, base_url=base, follow_redirects=True) as visitor:
+        assert (await visitor.get("/chat/")).status_code == 200
         assert (await visitor.get("/chat/history?order=1&seq=1")).status_code == 200
         assert (await visitor.get("/chat/static/app.js")).headers["cache-control"] == "no-cache"
         cross = await visitor.get("/chat/history?order=1&seq=1", headers={"sec-fetch-site": "cross-site"})
         assert cross.status_code == 403
+        elsewhere = visitor.build_request("GET", "/chatter/")
+        visitor.cookies.set_cookie_header(elsewhere)
+        assert "cookie" not in elsewhere.headers
 
 
 # ---------------------------------------------------------------- tokens
@@ -274,6 +321,21 @@ async def test_the_token_signs_in_until_signing_out(locked: WebAdapter) -> None:
         assert (await _post(visitor)).status_code == 401
 
 
+async def test_who_comes_back_within_a_month_stays_signed_in(
+    locked: WebAdapter, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with visiting(locked) as visitor:
+
+        async def come_back(day: int) -> int:
+            monkeypatch.setattr(TimestampSigner, "get_timestamp", lambda _: day * 86_400)
+            return (await visitor.get("/")).status_code
+
+        assert await come_back(0) == 401
+        await visitor.post("/sign-in", data={"token": TOKEN})
+        assert [await come_back(day) for day in (29, 58, 87)] == [200, 200, 200]
+        assert await come_back(87 + 31) == 401
+
+
 async def test_a_wrong_token_does_not_sign_in(locked: WebAdapter) -> None:
     async with visiting(locked) as visitor:
         for given in ("", "wrong", TOKEN + "x", TOKEN[:-1], "\udc80"):
@@ -295,6 +357,24 @@ async def test_guessing_is_slowed_down_and_stays_possible_from_elsewhere(
     assert await sign_in("10.0.0.2", TOKEN) == 303
     await clock.advance(61)
     assert await sign_in("10.0.0.1", TOKEN) == 303
+
+
+@pytest.mark.parametrize(("trusted", "status"), [("127.0.0.1,10.0.0.0/8", 303), ("10.0.0.0/8", 429)])
+async def test_visitors_are_told_apart_behind_a_proxy_that_is_trusted(
+    locked: WebAdapter, monkeypatch: pytest.MonkeyPatch, trusted: str, status: int
+) -> None:
+    monkeypatch.setenv("FORWARDED_ALLOW_IPS", trusted)
+    server = Server(locked.app, "127.0.0.1", 0)
+    await server.start()
+    async with httpx.AsyncClient(base_url=server.url) as proxy:
+
+        async def sign_in(visitor: str, token: str) -> int:
+            headers = {"x-forwarded-for": f"{visitor}, 10.0.0.7"}
+            return (await proxy.post("/sign-in", data={"token": token}, headers=headers)).status_code
+
+        assert [await sign_in("192.0.2.1", "guess") for _ in range(10)] == [401] * 10
+        assert await sign_in("192.0.2.2", TOKEN) == status
+    await server.stop()
 
 
 async def test_programs_use_the_token_as_bearer(locked: WebAdapter) -> None:
@@ -325,7 +405,12 @@ async def test_a_page_behind_a_proxy_is_its_own_site_and_has_secure_cookies(lock
     async with visiting(locked, base_url="http://10.0.0.5:8080/", authorization=f"Bearer {TOKEN}") as visitor:
         await visitor.get("/")
         assert (await _post(visitor, origin="https://chat.example.org")).status_code == 200
+        assert (await _post(visitor, origin="https://chat.example.org:443")).status_code == 200
         assert (await _post(visitor, origin="https://evil.example.org")).status_code == 403
+        assert (await _post(visitor, origin="https://chat.example.org:8443")).status_code == 403
+    async with visiting(locked, base_url="http://chat.example.org:443/", authorization=f"Bearer {TOKEN}") as visitor:
+        await visitor.get("/")
+        assert (await _post(visitor, origin="https://chat.example.org")).status_code == 200
 
 
 async def test_the_token_appears_nowhere(locked: WebAdapter, sink: FakeSink) -> None:

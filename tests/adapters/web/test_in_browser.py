@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Awaitable
 from itertools import pairwise
 from pathlib import Path
 
 from playwright.async_api import Browser, expect
+from starlette.applications import Starlette
+from starlette.routing import Mount
+from starlette.types import ASGIApp
 
 from channels.model import Action
 from tests.adapters.web.conftest import Serve
 from tests.adapters.web.core import FakeSink, until
 from tests.adapters.web.visits import WORDS, Core, say, site, visit
+from tests.proxies import behind_proxy
 
 
 async def test_an_answer_grows_stops_survives_a_reload_and_stays_private(
@@ -200,3 +205,33 @@ async def test_signing_in_opens_the_page(chromium: Browser, serve: Serve, sink: 
         await page.locator("form[action=sign-out] button").click()
         await expect(page.locator("#token")).to_be_visible()
         await page.close()
+
+
+async def test_a_page_that_a_proxy_has_moved_is_used_like_any_other(
+    chromium: Browser, serve: Serve, sink: FakeSink
+) -> None:
+    # Browsers tell more about their requests where TLS or the machine itself keeps them from being listened to.
+    for address, host, public_url in (
+        ("", "10.0.0.5:8080", None),
+        ("http://bridge.test/", None, None),
+        ("http://bridge.test/", "10.0.0.5:8080", "http://bridge.test/bridge"),
+    ):
+
+        def serve_moved(app: ASGIApp, host: str | None = host) -> Awaitable[str]:
+            return serve(behind_proxy(Starlette(routes=[Mount("/chat", app)]), host=host, below="/bridge"))
+
+        settings = {"host": "0.0.0.0", "access_token": "a long token", "public_url": public_url}
+        async with site(serve_moved, sink, Core(), **settings) as (url, _):
+            context = await chromium.new_context(proxy={"server": url} if address else None)
+            page = await context.new_page()
+            await page.goto(f"{address or url}bridge/chat/")
+            await page.locator("#token").fill("a long token")
+            await page.keyboard.press("Enter")
+            await expect(page.locator("#welcome")).to_be_visible()
+            await say(page, "Hello")
+            await expect(page.locator(".reply")).to_contain_text("Echo: Hello")
+            await page.reload()
+            await expect(page.locator(".reply")).to_contain_text("Echo: Hello")
+            await page.locator("form[action=sign-out] button").click()
+            await expect(page.locator("#token")).to_be_visible()
+            await context.close()

@@ -69,6 +69,17 @@ async def test_a_message_becomes_an_inbound_of_this_browser(visitor: httpx.Async
     assert [entry["kind"] for entry in await _history(visitor)] == ["ask"]
 
 
+async def test_a_line_break_counts_as_one_character(sink: FakeSink) -> None:
+    adapter = adapter_for(sink, message_chars=100)
+    await adapter.start()
+    async with visiting(adapter) as visitor:
+        await visitor.get("/")
+        assert (await _say(visitor, "x" + "\r\n" * 98 + "x")).status_code == 200
+        assert (await _say(visitor, "x" + "\r\n" * 99 + "x")).status_code == 413
+    assert [len(inbound.text) for inbound in sink.inbounds] == [100]
+    await adapter.stop()
+
+
 async def test_a_message_that_is_sent_again_is_one_message(visitor: httpx.AsyncClient, sink: FakeSink) -> None:
     await _say(visitor, "Hello")
     assert (await _say(visitor, "Hello")).json() == {"accepted": "duplicate"}
@@ -371,6 +382,28 @@ async def test_nothing_else_is_served(visitor: httpx.AsyncClient, path: str) -> 
     assert (await visitor.get(path)).status_code == 404
 
 
-@pytest.mark.parametrize("query", [{}, {"order": "x", "seq": "1"}, {"order": "1"}])
+@pytest.mark.parametrize(
+    "query",
+    [
+        {},
+        {"order": "x", "seq": "1"},
+        {"order": "1"},
+        {"order": "1" + "0" * 30, "seq": "0"},
+        {"order": "-" + "9" * 30, "seq": "0"},
+        {"order": "1", "seq": str(2**31)},
+        {"order": "²", "seq": "0"},
+    ],
+)
 async def test_history_needs_a_position(visitor: httpx.AsyncClient, query: dict[str, str]) -> None:
     assert (await visitor.get("/history", params=query)).status_code == 400
+
+
+async def test_any_position_that_is_taken_can_be_looked_up(sink: FakeSink, empty_database_url: str) -> None:
+    adapter = adapter_for(sink, store=empty_database_url)
+    await adapter.start()
+    async with visiting(adapter) as visitor:
+        await visitor.get("/")
+        for order, seq in ((0, 0), (10**18 - 1, 2**31 - 1)):
+            answer = await visitor.get("/history", params={"order": order, "seq": seq})
+            assert answer.json() == {"entries": [], "earlier": False}
+    await adapter.stop()

@@ -10,6 +10,7 @@ import pytest
 from adapters.web.paint import Painter, Style
 from channels.model import Phase, Segment, Step, StepState, TurnId, View
 from tests.adapters.web.core import message_view
+from tests.long_question import WORDS, long_question, words_in
 
 
 def _paint(view: View) -> dict[str, str]:
@@ -44,6 +45,16 @@ def test_what_is_copied_is_the_markdown_of_the_answer(body: tuple[Segment, ...],
     source = re.search(r'data-source="([^"]*)"', _paint(View(Phase.DONE, body))["end"])
     assert source is not None
     assert html.unescape(source[1]) == copied
+
+
+@pytest.mark.parametrize("unformatted", [False, True])
+def test_a_long_question_is_shown_whole(unformatted: bool) -> None:
+    view = View(Phase.ASKING, question=long_question())
+    asked = Painter(Style(), TurnId("a" * 32)).paint(view, unformatted=unformatted)["question"]
+    assert words_in(asked) == WORDS
+    assert asked.index(WORDS[-1]) < asked.index("Approve")
+    assert ("<pre>" in asked) is not unformatted
+    assert "<!--" not in asked
 
 
 def test_there_is_nothing_to_copy_where_nothing_was_said() -> None:

@@ -83,6 +83,18 @@ async def test_who_reads_further_up_is_left_there_until_asked_back(
         assert await _is_at_the_end(page)
 
 
+async def test_a_question_that_is_not_in_sight_as_a_whole_is_not_answered_by_a_key(
+    chromium: Browser, serve: Serve, sink: FakeSink
+) -> None:
+    async with site(serve, sink, Core()) as (url, answers), visit(chromium, url) as page:
+        await say(page, "review")
+        await expect(page.locator(".question .option").first).to_be_in_viewport(ratio=1)
+        await page.keyboard.press("Enter")
+        assert await page.locator("#text").evaluate("text => text === document.activeElement")
+        assert answers.presses == []
+        assert await page.locator(".question pre").count() > 1
+
+
 async def test_the_focus_is_never_lost(chromium: Browser, serve: Serve, sink: FakeSink) -> None:
     core = Core()
     async with site(serve, sink, core) as (url, answers), visit(chromium, url) as page:

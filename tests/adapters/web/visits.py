@@ -12,6 +12,7 @@ from adapters.web.adapter import WebAdapter
 from channels.model import File, Inbound, Option, Phase, Question, Segment, Step, StepState, View
 from tests.adapters.web.conftest import Serve
 from tests.adapters.web.core import Answers, FakeSink, adapter_for, message_view
+from tests.long_question import long_question
 
 TEXT = "Text that grows by pieces of words until the whole of it is there for the reader to see."
 WORDS = TEXT.split(" ")
@@ -88,6 +89,8 @@ class Core:
                     steps=(step,),
                     files=files,
                 )
+            case "review":
+                yield message_view("", Phase.ASKING, question=long_question())
             case "fail":
                 yield message_view("Half", Phase.FAILED, notice="The model is away.")
             case _:
