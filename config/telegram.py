@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
 _SECRET_TOKEN = re.compile(r"[A-Za-z0-9_-]{1,256}")
 _SMALLEST_MESSAGE = 400  # UTF-16 units; below it there is no room for steps beside the answer
+_LARGEST_MESSAGE = 4096  # core.telegram.org/bots/api#sendmessage
 
 
 class TelegramMode(StrEnum):
@@ -82,8 +83,8 @@ class TelegramChannel(ChannelSettings):
     @model_validator(mode="after")
     def _messages_have_room(self) -> TelegramChannel:
         size = self.limits.message_size
-        if size is not None and size < _SMALLEST_MESSAGE:
-            raise ValueError(f"limits.message_size: expected at least {_SMALLEST_MESSAGE} (UTF-16 units)")
+        if size is not None and not _SMALLEST_MESSAGE <= size <= _LARGEST_MESSAGE:
+            raise ValueError(f"limits.message_size: expected {_SMALLEST_MESSAGE} to {_LARGEST_MESSAGE} (UTF-16 units)")
         return self
 
     def unusable(self, server: ServerSettings) -> Iterator[tuple[str, str]]:

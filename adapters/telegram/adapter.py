@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections import OrderedDict
 from collections.abc import AsyncIterator, Coroutine, Mapping, Sequence
+from dataclasses import replace
 
 import structlog
 from pydantic import JsonValue
@@ -52,6 +53,7 @@ _CHUNK = 65_536  # bytes
 _FIRST_RETRY = 1.0  # seconds
 _LONGEST_RETRY = 60.0
 _REMEMBERED_PRESSES = 1000
+_ALBUM_KNOWN = 86_400.0  # seconds; so long Telegram delivers again what was not taken
 _TOASTS = {
     Action.STOP: "Stop requested.",  # whether this person may is judged later
     Action.RETRY: "Asking again …",
@@ -205,13 +207,25 @@ class TelegramAdapter:
             if moved is not None:
                 await self._context.sink.rekey(*moved)
             if inbound is not None:
-                accepted = await self._context.sink.accept(inbound)
+                accepted = await self._accept(inbound)
         except StoreAway:
             raise
         except Exception as error:
             log.exception("an inbound could not be accepted", channel=self._context.channel)
             raise StoreAway(type(error).__name__) from None
         self._answer_press(update, inbound, accepted)
+
+    async def _accept(self, inbound: Inbound) -> Accepted:
+        """Only one part of an album names the bot. The parts may come to several replicas, so the store knows that."""
+        if inbound.group is None or inbound.place.private:
+            return await self._context.sink.accept(inbound)
+        note = f"{inbound.place.chat}:{inbound.group}"
+        if not inbound.mentions_bot and await self._context.sink.recall(note) is not None:
+            inbound = replace(inbound, mentions_bot=True)
+        accepted = await self._context.sink.accept(inbound)
+        if accepted is not Accepted.IGNORED:  # whoever stored a duplicate may have died before noting it
+            await self._context.sink.remember(note, True, _ALBUM_KNOWN)
+        return accepted
 
     def _answer_press(self, update: Update, inbound: Inbound | None, accepted: Accepted | None) -> None:
         """Stop the button's spinning, once, with a word about what happens."""
@@ -231,7 +245,7 @@ class TelegramAdapter:
         limit = self._settings.limits.attachment_bytes
         if attachment.size is not None and attachment.size > limit:
             raise TooLarge(f"larger than {limit} bytes", limit)
-        data = await self._client.download(str(attachment.reference.get("file_id")))
+        data = await self._client.download(str(attachment.reference.get("file_id")), attachment.size)
         for start in range(0, len(data), _CHUNK):
             yield data[start : start + _CHUNK]
 

@@ -20,11 +20,11 @@ from telegram import (
     Update,
     WebhookInfo,
 )
-from telegram.error import TelegramError
+from telegram.error import InvalidToken, TelegramError
 from telegram.request import HTTPXRequest
 
 from adapters.telegram.failures import failure_of, is_unmodified
-from adapters.telegram.limits import DOWNLOAD_BYTES, PHOTO_BYTES, SLOWEST_UPLOAD, UPLOAD_BYTES
+from adapters.telegram.limits import DOWNLOAD_BYTES, PHOTO_BYTES, UPLOAD_BYTES
 from adapters.telegram.marks import Mark, Styled
 from adapters.telegram.ops import (
     Button,
@@ -40,9 +40,11 @@ from adapters.telegram.ops import (
     Write,
 )
 from channels.adapter import (
+    SLOWEST_LINE,
     Draw,
     Failure,
     FileAway,
+    Gone,
     Op,
     OpenFile,
     Receipt,
@@ -57,8 +59,8 @@ _WRITE = 10.0
 _POOL = 10.0
 _WRITE_UPLOAD = 18.0  # for one piece of an upload
 _KEEP_ALIVE = 20.0  # an idle connection older than this may be closed by the other side just when it is used
-_CALL = 20.0  # a call never takes longer, whatever happens; an upload takes the time for its bytes besides
-_OPEN = 9.0  # for the gateway to hand out a file
+_CALL = 20.0  # a call never takes longer, whatever happens; one with a file takes the time for its bytes besides
+_OPEN = 9.0  # for the gateway to hand out a file, and the time for its bytes
 _SHUTDOWN = 2.0
 _CALL_CONNECTIONS = 64
 _POLL_CONNECTIONS = 2
@@ -88,7 +90,7 @@ class _RawBot(Bot):
 
 
 class Client:
-    """One bot. Calls raise a `Failure` and nothing else, and take at most 29 s; uploads as long as their size needs."""
+    """One bot. Calls raise a `Failure` and nothing else, and take at most 29 s; with a file, as long as that needs."""
 
     def __init__(self, token: str, base_url: str) -> None:
         self._token = token
@@ -153,16 +155,21 @@ class Client:
     async def webhook_info(self) -> WebhookInfo:
         return await self._call(self._bot.get_webhook_info())
 
-    async def download(self, file_id: str) -> bytes:
-        """A file that a person sent, at most 20 MB."""
+    async def download(self, file_id: str, size: int | None) -> bytes:
+        """A file that a person sent, at most 20 MB; None: Telegram has not said how large it is."""
+        seconds = _seconds_for(DOWNLOAD_BYTES if size is None else size)
 
         async def fetch() -> bytes:
-            file = await self._bot.get_file(file_id)
+            file = await self._bot.get_file(file_id, read_timeout=seconds)  # another server may have to get it first
             if (file.file_size or 0) > DOWNLOAD_BYTES:
                 raise TooLarge("Telegram hands out files of up to 20 MB", DOWNLOAD_BYTES)
-            return bytes(await file.download_as_bytearray())
+            try:
+                return bytes(await file.download_as_bytearray())
+            except InvalidToken:
+                # So the SDK calls every 404; but the token has just been good enough to ask for the file.
+                raise Gone("Telegram does not hand out the file any more") from None
 
-        return await self._call(fetch())
+        return await self._call(fetch(), seconds=seconds)
 
     # ---------------------------------------------------------------- small calls
 
@@ -261,7 +268,7 @@ class Client:
             text = f"The file {op.file.name} {trouble}."
             return await self._call(self._bot.send_message(chat, text, message_thread_id=thread), scope)
         data = await _opened(op, open_file)
-        seconds = _CALL + len(data) / SLOWEST_UPLOAD
+        seconds = _seconds_for(len(data))
         if op.form is FileForm.PHOTO:
             if len(data) > PHOTO_BYTES:
                 raise TooLarge("Telegram takes photos of up to 10 MB", PHOTO_BYTES)
@@ -293,16 +300,22 @@ class Client:
         except TelegramError as error:
             raise failure_of(error, scope) from None
         except TimeoutError:
-            raise Unknown(f"no answer within {seconds:g} s") from None
+            raise Unknown(f"no answer within {seconds:.0f} s") from None
+
+
+def _seconds_for(size: int) -> float:
+    """How long a call may take that carries so many bytes."""
+    return _CALL + size / SLOWEST_LINE
 
 
 async def _opened(op: SendFile, open_file: OpenFile) -> bytes:
     """The file as the gateway hands it out, if Telegram takes it."""
+    seconds = _OPEN + (op.file.size or 0) / SLOWEST_LINE
     try:
-        async with asyncio.timeout(_OPEN):
+        async with asyncio.timeout(seconds):
             data = await open_file(op.file)
     except TimeoutError:
-        raise FileAway(f"the file cannot be fetched within {_OPEN:g} s") from None
+        raise FileAway(f"the file cannot be fetched within {seconds:.0f} s") from None
     if not data:
         raise TooLarge("Telegram does not take empty files")
     if len(data) > UPLOAD_BYTES:

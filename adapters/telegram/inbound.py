@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import re
-from collections import OrderedDict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from pydantic import JsonValue
 from telegram import CallbackQuery, Chat, Message, MessageEntity, Update
 from telegram.constants import ChatType
 
 from adapters.telegram.client import Identity
-from adapters.telegram.ops import Where
-from adapters.telegram.reading import Held, held_by, quoted_by
+from adapters.telegram.ops import DRAFT_ALIAS, Where
+from adapters.telegram.reading import Held, around, held_by, quoted_by, worded, written_in
 from channels.commands import is_for_agent, parse_command
 from channels.model import Inbound, InboundKind, Place, Press, Sender
 from channels.shapes import as_object, as_text
@@ -23,16 +22,14 @@ ALBUM_QUIET = 0.6
 THREAD = "thread"
 """In an inbound's `extra`: the topic it was written in, whatever its conversation."""
 
-_REMEMBERED_ALBUMS = 500
-_TYPED_COMMAND = re.compile(r"(/[A-Za-z0-9_]+)@([A-Za-z0-9_]+)")
+_NAMED_COMMAND = re.compile(r"(/[A-Za-z0-9_]+)@([A-Za-z0-9_]+)(?!\.\w)")
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class Reader:
-    """Reads the updates of one channel. It remembers which albums were meant for the bot: only one part says so."""
+    """Reads the updates of one channel. Of an album, only the part that names the bot says that it is meant."""
 
     channel: str
-    _albums: OrderedDict[str, None] = field(default_factory=OrderedDict)
 
     def read(self, update: Update, bot: Identity, now: float) -> Inbound | None:
         """What a person did, or None when it is nothing to answer to."""
@@ -51,26 +48,27 @@ class Reader:
     def _message(self, message: Message, bot: Identity, now: float, kind: InboundKind) -> Inbound | None:
         sender = _sender_of(message)
         held = held_by(message)
-        text, entities = held.words, message.entities or message.caption_entities
+        text = held.words
         if sender is None or not (text.strip() or held.attachments) or message.chat.type == ChatType.CHANNEL:
             return None
-        command = _TYPED_COMMAND.match(text)
-        if command and command[2].lower() != bot.username.lower():
-            return None  # it is for another bot
+        written, entities = written_in(message)
+        command = _named_command(written, entities)
+        if command is not None and command[2].lower() != bot.username.lower():
+            if message.chat.type != ChatType.PRIVATE:
+                return None  # it is for another bot
+            command = None
         replied = _replied_to(message)
-        mentioned = [entity for entity in entities if _names(entity, text, bot)]
+        mentioned = [entity for entity in entities if _names(entity, written, bot)]
         # In groups people type commands without a name; which of several bots they mean, Telegram leaves open.
         is_own_command = text.startswith("/") and parse_command(text) is not None
         is_meant = bool(mentioned or command or is_own_command) or (replied is not None and _is_by(replied, bot))
         if command:
             text = command[1] + text[command.end() :]
         elif mentioned:
-            text = _without(text, mentioned) or ("" if held.attachments else text)
+            text = worded(written, entities, without=mentioned) or ("" if held.attachments else text)
         album = message.media_group_id
         is_about = (replied is None or not _is_by(replied, bot)) and is_for_agent(text)
         quoted = quoted_by(message, replied) if is_about else Held()
-        if album is not None:
-            is_meant = self._album_is_meant(f"{message.chat.id}:{album}", is_meant)
         key = f"m{message.chat.id}:{message.message_id}"
         if kind is InboundKind.EDITED:
             edited = message.edit_date.timestamp() if message.edit_date else 0
@@ -93,13 +91,6 @@ class Reader:
             quote=quoted.words,
             extra=_extra(thread),
         )
-
-    def _album_is_meant(self, album: str, is_meant: bool) -> bool:
-        if is_meant:
-            self._albums[album] = None
-            if len(self._albums) > _REMEMBERED_ALBUMS:
-                self._albums.popitem(last=False)
-        return album in self._albums
 
     # ---------------------------------------------------------------- presses and stops
 
@@ -138,7 +129,7 @@ class Reader:
             kind=InboundKind.STOPPED,
             text="",
             received_at=now,
-            message_id="",
+            message_id=f"{DRAFT_ALIAS}{draft}" if draft else "",
             extra=_extra(thread),
         )
 
@@ -195,25 +186,15 @@ def _is_by(message: Message, bot: Identity) -> bool:
     return message.from_user is not None and message.from_user.id == bot.id
 
 
+def _named_command(text: str, entities: Sequence[MessageEntity]) -> re.Match[str] | None:
+    """A command with the name of a bot at its end. So Telegram marks the beginning of `/list@example.com`, too."""
+    found = _NAMED_COMMAND.match(text)
+    marked = [entity for entity in entities if entity.type == MessageEntity.BOT_COMMAND and entity.offset == 0]
+    return found if found is not None and any(entity.length == found.end() for entity in marked) else None
+
+
 def _names(entity: MessageEntity, text: str, bot: Identity) -> bool:
     """Whether the entity is a mention of the bot."""
     if entity.type == MessageEntity.TEXT_MENTION:
         return entity.user is not None and entity.user.id == bot.id
-    return entity.type == MessageEntity.MENTION and _slice(text, entity).lower() == f"@{bot.username}".lower()
-
-
-def _slice(text: str, entity: MessageEntity) -> str:
-    return text.encode("utf-16-le")[2 * entity.offset : 2 * (entity.offset + entity.length)].decode("utf-16-le")
-
-
-def _without(text: str, entities: Sequence[MessageEntity]) -> str:
-    """The text without the entities, and without the gaps that they would leave."""
-    for entity in sorted(entities, key=lambda entity: entity.offset, reverse=True):
-        units = text.encode("utf-16-le")
-        before = units[: 2 * entity.offset].decode("utf-16-le").rstrip(" ")
-        after = units[2 * (entity.offset + entity.length) :].decode("utf-16-le").lstrip(" ")
-        if not before.strip():
-            after = after.lstrip(",:; ")  # "@bot, what is …"
-        is_joint = not before or not after or before[-1] == "\n" or after[0] in "\n.,:;!?"
-        text = before + ("" if is_joint else " ") + after
-    return text.strip()
+    return entity.type == MessageEntity.MENTION and around(text, entity)[1].lower() == f"@{bot.username}".lower()

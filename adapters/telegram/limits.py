@@ -23,8 +23,6 @@ COMMAND_DESCRIPTION = 256
 UPLOAD_BYTES = 50_000_000
 PHOTO_BYTES = 10_000_000
 DOWNLOAD_BYTES = 20 * 1024 * 1024
-SLOWEST_UPLOAD = 125_000
-"""Bytes a second; what is slower is given up. At this rate 50 MB take not quite seven minutes."""
 
 RICH_BYTES = 32_768
 RICH_LINES = 450

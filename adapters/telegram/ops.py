@@ -11,6 +11,8 @@ from adapters.telegram.marks import Styled
 from channels.adapter import Forbidden, Gone, Op, Shown
 from channels.model import File
 
+DRAFT_ALIAS = "draft:"
+"""Before the number of a draft, where ids of messages stand: both are plain numbers."""
 MOST_UNKNOWNS = 8
 """So many sends of one message with an unknown outcome count as sent; one of them will have arrived."""
 
@@ -164,8 +166,9 @@ class ShownMessage(BaseModel):
 
 
 class ShownFile(BaseModel):
-    """How far a file is. `tries` counts failures of this form that may pass, `unknowns` those of which nobody can say
-    whether it was sent; `sending` is set while a call is under way; `in_doubt`: an upload may have arrived."""
+    """How far a file is. `away_since` is when the gateway first did not hand it out (seconds since the epoch),
+    `unknowns` counts tries of this form of which nobody can say whether it was sent; `sending` is set while a call is
+    under way; `in_doubt`: an upload may have arrived."""
 
     model_config = ConfigDict(frozen=True, extra="ignore")
 
@@ -173,7 +176,7 @@ class ShownFile(BaseModel):
     form: FileForm
     sent: bool = False
     message: int | None = None
-    tries: int = 0
+    away_since: float | None = None
     unknowns: int = 0
     sending: bool = False
     in_doubt: bool = False

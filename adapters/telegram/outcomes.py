@@ -25,6 +25,7 @@ from adapters.telegram.ops import (
     Write,
 )
 from channels.adapter import (
+    FILE_PATIENCE,
     Closed,
     FileAway,
     FileGone,
@@ -40,7 +41,6 @@ from channels.adapter import (
 )
 
 _MOST_REFUSALS = 12  # in a row; by then nothing is left to leave out
-_MOST_FILE_TRIES = 4
 _MOST_UPLOADS = 2  # of one file, when nobody can say of any whether it has arrived: each may be one copy more
 _SMALLEST_SIZE = 256  # UTF-16 units
 _SHRINK = 0.75
@@ -65,7 +65,7 @@ def advanced(shown: TelegramShown, op: Op, outcome: Outcome, now: float) -> Tele
         case Delete():
             return _deleted(shown, op, outcome)
         case SendFile():
-            return _file_sent(shown, op, outcome)
+            return _file_sent(shown, op, outcome, now)
         case _:
             raise TypeError(f"no call of this surface: {type(op).__name__}")
 
@@ -209,21 +209,22 @@ def unsure(file: ShownFile) -> ShownFile:
     return ShownFile(id=file.id, form=following, in_doubt=True)
 
 
-def _file_sent(shown: TelegramShown, op: SendFile, outcome: Outcome) -> TelegramShown:
+def _file_sent(shown: TelegramShown, op: SendFile, outcome: Outcome, now: float) -> TelegramShown:
     known = next((file for file in shown.files if file.id == op.file.id), ShownFile(id=op.file.id, form=op.form))
     file = known.model_copy(update={"sending": isinstance(outcome, Intent)})
+    away_since = now if file.away_since is None else file.away_since
     match outcome:
         case Receipt():
             file = file.model_copy(update={"sent": True, "message": int(outcome.id or 0) or None, "form": op.form})
         case Unknown():
             file = unsure(file)
-        case FileAway() if file.tries + 1 < _MOST_FILE_TRIES:
-            file = file.model_copy(update={"tries": file.tries + 1})
+        case FileAway() if now - away_since < FILE_PATIENCE:
+            file = file.model_copy(update={"away_since": away_since})
         case Moved():
             shown = shown.model_copy(update={"chat": outcome.chat})
         case Refused() | TooLarge() | Gone() | Closed() | FileAway():
             following = FileForm.SENTENCE if isinstance(outcome, FileAway | FileGone) else _AFTER[op.form]
-            file = file.model_copy(update={"form": following, "tries": 0, "in_doubt": file.unknowns > 0})
+            file = file.model_copy(update={"form": following, "in_doubt": file.unknowns > 0})
         case _:
             pass
     return shown.model_copy(update={"files": (*(f for f in shown.files if f.id != op.file.id), file)})

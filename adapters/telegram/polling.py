@@ -90,8 +90,12 @@ class Poller:
             await asyncio.gather(poll, watchdog, return_exceptions=True)
 
     async def _take_all(self, updates: Sequence[Mapping[str, JsonValue]]) -> bool:
-        """Commit the updates in order and move the offset past each that is; False: the store is away."""
-        for update in sorted(updates, key=update_id):
+        """Commit the updates in order and move the offset past each that is; False: the store is away.
+
+        The offset may move back: after a week without updates Telegram chooses the next number at random, and answers
+        an offset that is far from its numbers with all that wait, confirming none.
+        """
+        for update in sorted(updates, key=_id_of):
             try:
                 await self._take(update)
             except StoreAway as error:
@@ -99,7 +103,7 @@ class Poller:
                 self._report(ChannelState.DEGRADED, f"messages cannot be stored at the moment: {error}")
                 await self._clock.sleep(self._backoff())
                 return False
-            self._offset = max(self._offset or 0, update_id(update) + 1)
+            self._offset = _id_of(update) + 1
         return True
 
     async def _after(self, error: TelegramError | Failure | Dead) -> None:
@@ -133,7 +137,6 @@ class Poller:
         return min(_LONGEST_RETRY, _FIRST_RETRY * 2.0 ** min(self._failures - 1, 10))
 
 
-def update_id(update: Mapping[str, JsonValue]) -> int:
-    """The number of a raw update."""
+def _id_of(update: Mapping[str, JsonValue]) -> int:
     number = update.get("update_id")
     return number if isinstance(number, int) else 0

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from telegram import ExternalReplyInfo, Message
+from telegram import ExternalReplyInfo, Message, MessageEntity, TextQuote
 
+from channels.markdown import utf16_units
 from channels.model import Attachment
 
 Holder = Message | ExternalReplyInfo
@@ -22,8 +23,31 @@ class Held:
 def held_by(holder: Holder) -> Held:
     """The words and the files. What is neither (a sticker, a place) is said in words; what a chat says of itself
     (somebody has joined, its title has changed) holds nothing."""
-    text = (holder.text or holder.caption) if isinstance(holder, Message) else None
-    return Held(text or _in_words(holder), tuple(_attachments(holder)))
+    words = worded(*written_in(holder)) if isinstance(holder, Message) else ""
+    return Held(words or _in_words(holder), tuple(_attachments(holder)))
+
+
+def written_in(message: Message) -> tuple[str, Sequence[MessageEntity]]:
+    """What was written, with its entities; below a file, too."""
+    return message.text or message.caption or "", message.entities or message.caption_entities
+
+
+def worded(text: str, entities: Sequence[MessageEntity], *, without: Sequence[MessageEntity] = ()) -> str:
+    """The text with its links as Markdown, so that their addresses are told; and `without` some of its entities and
+    the gaps that they would leave."""
+    for entity in sorted(entities, key=lambda entity: entity.offset, reverse=True):
+        before, words, after = around(text, entity)
+        if entity in without:
+            text = _joined(before, after)
+        elif entity.type == MessageEntity.TEXT_LINK and words != entity.url:
+            text = f"{before}[{words}]({entity.url}){after}"
+    return text.strip() if without else text
+
+
+def around(text: str, entity: MessageEntity) -> tuple[str, str, str]:
+    """What stands before the entity, in it and after it."""
+    units, start, end = text.encode("utf-16-le"), 2 * entity.offset, 2 * (entity.offset + entity.length)
+    return _decoded(units[:start]), _decoded(units[start:end]), _decoded(units[end:])
 
 
 def quoted_by(message: Message, replied: Message | None) -> Held:
@@ -33,12 +57,41 @@ def quoted_by(message: Message, replied: Message | None) -> Held:
     if source is None:
         return Held()
     held = held_by(source)
-    marked = message.quote.text if message.quote is not None else ""
+    marked = _marked(message.quote, source) if message.quote is not None else ""
     names = " ".join(f"[{attachment.name}]" for attachment in held.attachments)
     return Held(marked or held.words or names, held.attachments)
 
 
 # ---------------------------------------------------------------- inside
+
+
+def _decoded(units: bytes) -> str:
+    # Where a quote begins is only what its writer's app says: it may be within a character.
+    return units.decode("utf-16-le", "replace")
+
+
+def _joined(before: str, after: str) -> str:
+    before, after = before.rstrip(" "), after.lstrip(" ")
+    if not before.strip():
+        after = after.lstrip(",:; ")  # "@bot, what is …"
+    is_joint = not before or not after or before[-1] == "\n" or after[0] in "\n.,:;!?"
+    return before + ("" if is_joint else " ") + after
+
+
+def _marked(quote: TextQuote, source: Holder) -> str:
+    """The part that was marked. Telegram tells of no links in it, so they are looked for in what it was taken from."""
+    part = MessageEntity(MessageEntity.BLOCKQUOTE, quote.position, utf16_units(quote.text))
+    text, entities = written_in(source) if isinstance(source, Message) else ("", ())
+    if around(text, part)[1] != quote.text:
+        return quote.text
+    return worded(quote.text, [inner for entity in entities if (inner := _within(part, entity)) is not None])
+
+
+def _within(part: MessageEntity, entity: MessageEntity) -> MessageEntity | None:
+    """As much of the entity as lies in the part, counted from where that begins."""
+    start = max(entity.offset, part.offset)
+    length = min(entity.offset + entity.length, part.offset + part.length) - start
+    return MessageEntity(entity.type, start - part.offset, length, url=entity.url) if length > 0 else None
 
 
 def _in_words(holder: Holder) -> str:

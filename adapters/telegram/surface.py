@@ -16,6 +16,7 @@ from adapters.telegram.layout import Layout, Piece
 from adapters.telegram.limits import DRAFT_KEEP_ALIVE, PHOTO_BYTES, UPLOAD_BYTES
 from adapters.telegram.marks import Styled, joined
 from adapters.telegram.ops import (
+    DRAFT_ALIAS,
     Content,
     Delete,
     Draft,
@@ -101,7 +102,9 @@ class TelegramSurface:
     def messages(self, shown: Shown) -> Sequence[str]:
         assert isinstance(shown, TelegramShown)
         ids = [message.id for message in shown.messages] + [file.message for file in shown.files]
-        return [str(number) for number in ids if number is not None]
+        drafts = [_draft_id(self._settings.turn, index) for index in range(len(shown.messages) + shown.lost + 1)]
+        named = [DRAFT_ALIAS + str(draft) for draft in drafts] if self._settings.drafts else []
+        return [*(str(number) for number in ids if number is not None), *named]
 
     # ---------------------------------------------------------------- planning
 

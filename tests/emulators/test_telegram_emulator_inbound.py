@@ -147,6 +147,42 @@ async def test_updates_nobody_fetched_for_24_hours_are_gone(
     assert texts(await bot.get_updates()) == ["new"]
 
 
+async def test_after_a_week_without_updates_the_next_id_is_chosen_at_random(
+    emulator: TelegramEmulator, bot: Bot, clock: ManualClock
+) -> None:
+    chat = emulator.private_chat()
+    firsts: list[int] = []
+    for week in range(6):
+        await clock.advance(7 * 24 * 3600)
+        emulator.say(chat, f"{week}a")
+        emulator.say(chat, f"{week}b")
+        first, second = await bot.get_updates(offset=firsts[-1] + 2 if firsts else None)
+        assert texts([first, second]) == [f"{week}a", f"{week}b"]
+        assert second.update_id == first.update_id + 1
+        firsts.append(first.update_id)
+        assert await bot.get_updates(offset=second.update_id + 1) == ()
+    assert firsts != sorted(firsts)
+    await clock.advance(7 * 24 * 3600 - 1)
+    emulator.say(chat, "sooner")
+    (update,) = await bot.get_updates()
+    assert update.update_id == firsts[-1] + 2
+    assert not emulator.journal.broken
+
+
+@pytest.mark.parametrize("distance", [-2_000_001, 12])
+async def test_an_offset_far_from_the_ids_of_now_confirms_nothing_and_is_answered_from_the_oldest_update_on(
+    emulator: TelegramEmulator, bot: Bot, distance: int
+) -> None:
+    chat = emulator.private_chat()
+    emulator.say(chat, "one")
+    emulator.say(chat, "two")
+    newest = emulator.pending_updates[-1]
+    for _ in range(2):
+        assert texts(await bot.get_updates(offset=newest + distance)) == ["one", "two"]
+    assert await bot.get_updates(offset=newest + 11) == ()
+    assert emulator.pending_updates == []
+
+
 async def test_updates_can_be_held_reversed_and_redelivered(emulator: TelegramEmulator, bot: Bot) -> None:
     chat = emulator.private_chat()
     emulator.hold_updates()

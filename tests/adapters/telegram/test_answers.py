@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+import asyncio
 import itertools
 import re
 
 import pytest
 from pydantic import JsonValue
 
+from adapters.telegram.client import Client
+from adapters.telegram.ops import FileForm, SendFile, Where
 from channels.access import Policy, ShowReasoning
-from channels.adapter import FileAway, FileGone
+from channels.adapter import Draw, FileAway, FileGone, Urgency
 from channels.markdown import display_width
+from channels.model import File
 from tests.adapters.telegram.board import tokens
 from tests.adapters.telegram.conftest import SPEED, OpenTalk
 from tests.emulators.journal import Fault, FaultKind
-from tests.emulators.telegram import SeenMessage
+from tests.emulators.telegram import SeenMessage, TelegramEmulator
 from tests.scripted import AskPerson, Fail, GiveFile, Pause, Say, Think, UseTool
 
 PNG = b"\x89PNG\r\n\x1a\n" + bytes(40)
@@ -338,7 +342,7 @@ async def test_a_file_of_which_nobody_can_say_whether_it_came_is_sent_twice_at_m
 
 
 async def test_a_file_that_is_gone_is_asked_for_once_and_one_that_is_away_more_often(open_talk: OpenTalk) -> None:
-    talk = await open_talk([Say("Here."), GiveFile("gone.png", PNG), GiveFile("away.txt", b"b")])
+    talk = await open_talk([Say("Here."), GiveFile("gone.png", PNG), GiveFile("away.txt", b"b")], speed=60.0)
     gateway = talk.bench.gateway
     gateway.withheld = {"gone.png": FileGone("not there any more"), "away.txt": FileAway("the gateway is away")}
     chat = talk.emulator.private_chat()
@@ -374,6 +378,34 @@ async def test_a_large_file_may_take_long_to_send(open_talk: OpenTalk, monkeypat
     assert [answer.file for answer in talk.answers(chat)] == [None, "document big.zip"]
     assert len(talk.emulator.journal.of("sendDocument")) == 1
     assert not talk.emulator.journal.broken
+
+
+async def test_a_large_file_may_take_long_to_come_from_the_gateway(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("adapters.telegram.client._OPEN", 0.02)
+
+    async def open_slowly(_: File) -> bytes:
+        await asyncio.sleep(0.1)
+        return b"zip"
+
+    async with TelegramEmulator() as emulator:
+        chat, client = emulator.private_chat(), Client(emulator.token, emulator.url)
+        await client.open()
+        small, large = (
+            SendFile(
+                urgency=Urgency.FINAL,
+                draws=(Draw("bot"),),
+                where=Where(str(chat)),
+                file=File("f", "big.zip", "application/zip", size),
+                form=FileForm.DOCUMENT,
+            )
+            for size in (3, 1_000_000)
+        )
+        with pytest.raises(FileAway):
+            await client.perform(small, open_slowly)
+        await client.perform(large, open_slowly)
+        await client.close()
+        assert [message.file for message in emulator.chat(chat).from_bot()] == ["document big.zip"]
+        assert not emulator.journal.broken
 
 
 async def test_feedback_can_be_given_where_it_is_asked_for(open_talk: OpenTalk) -> None:

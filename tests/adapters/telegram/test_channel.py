@@ -3,24 +3,29 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from dataclasses import replace
 
 import httpx
 import pytest
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 from adapters.telegram import build
+from adapters.telegram.adapter import TelegramAdapter
 from adapters.telegram.guide import guide
 from adapters.telegram.webhook import secret_for
+from channels.access import Policy
 from channels.adapter import Accepted, ChannelState, Check, Context, StoreAway
 from channels.model import File, Inbound
 from channels.server import AdminGuard, Server, build_app
 from config.telegram import TelegramChannel
-from tests.adapters.telegram.conftest import OpenTalk, Talk
+from tests.adapters.telegram.conftest import LIMITS, OpenTalk, Talk
 from tests.clock import ScaledClock
 from tests.emulators.journal import Fault, FaultKind
-from tests.emulators.telegram import TOKEN, TelegramEmulator
+from tests.emulators.telegram import TOKEN, TelegramEmulator, Upload
 from tests.scripted import Pause, Say
 
 PUBLIC = "https://bridge.example.com"
@@ -138,6 +143,27 @@ async def test_a_question_that_cannot_be_stored_is_not_confirmed_and_comes_again
     assert not talk.emulator.journal.broken
 
 
+async def test_polling_goes_on_when_telegram_has_chosen_its_numbers_anew(open_talk: OpenTalk) -> None:
+    talk = await open_talk([Say("answer")], limits=replace(LIMITS, ids_kept_seconds=2.0))
+    chat = talk.emulator.private_chat()
+    firsts = []
+    for week in range(4):
+        await talk.bench.clock.sleep(2.0)
+        talk.emulator.hold_updates()
+        talk.emulator.say(chat, f"{week}a")
+        talk.emulator.say(chat, f"{week}b")
+        firsts.append(talk.emulator.pending_updates[0])
+        talk.emulator.release_updates()
+        polls = len(talk.emulator.journal.of("getUpdates"))
+        await talk.settled()
+        assert len(talk.emulator.journal.of("getUpdates")) - polls <= 3, "nothing is asked for again and again"
+    steps = [after - before for before, after in itertools.pairwise(firsts)]
+    assert min(steps) < -10, "the numbers were lower once"
+    assert max(steps) > 10, "and higher"
+    assert talk.questions == ["0a", "0b", "1a", "1b", "2a", "2b", "3a", "3b"]
+    assert not talk.emulator.journal.broken
+
+
 async def test_an_update_that_cannot_be_read_does_not_hold_up_the_others(
     open_talk: OpenTalk, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -183,14 +209,25 @@ async def test_stopping_is_quick_leaves_no_task_behind_and_can_be_undone(open_ta
     assert not talk.emulator.journal.broken
 
 
+async def test_a_group_that_is_allowed_by_its_id_stays_allowed_as_a_supergroup(open_talk: OpenTalk) -> None:
+    talk = await open_talk([Say("answer")], policy=Policy(allow_places=("-4000002",)))
+    named, other = (talk.emulator.group(title, basic=True) for title in ("Named", "Other"))
+    assert named == -4000002
+    for group in (named, other):
+        talk.emulator.say(talk.emulator.migrate(group), f"@bridge_bot hi from {group}")
+    await talk.settled()
+    await talk.bench.until(lambda: talk.questions == [f"hi from {named}"])
+    assert not talk.emulator.journal.broken
+
+
 # webhook
 
 
 @asynccontextmanager
-async def served(talk: Talk) -> AsyncIterator[Server]:
-    """The bridge's HTTP server with the channel's hook, where the emulator delivers to."""
+async def served(talk: Talk, hook: ASGIApp | None = None) -> AsyncIterator[Server]:
+    """The bridge's HTTP server with the channel's hook, or another, where the emulator delivers to."""
     assert talk.adapter.webhook is not None
-    hooks = {"bench": talk.adapter.webhook}
+    hooks = {"bench": hook or talk.adapter.webhook}
     app = build_app(lambda: None, lambda: b"", AdminGuard("127.0.0.1", None), hooks, (), {})  # type: ignore[arg-type, return-value]
     server = Server(app, "127.0.0.1", 0)
     await server.start()
@@ -287,10 +324,7 @@ async def test_failing_deliveries_are_visible(open_talk: OpenTalk) -> None:
 
 async def test_the_webhook_works_on_a_replica_that_does_not_own_the_channel(open_talk: OpenTalk) -> None:
     talk = await open_talk([Say("answer")], mode="webhook", public_url=PUBLIC)
-    channel = TelegramChannel.model_validate(
-        {"bot_token": TOKEN, "api_base_url": talk.emulator.url, "mode": "webhook", "reaction": None}
-    )
-    bystander = build(channel, Context("bench", talk.bench.inbox, talk.bench.clock, _no_file, PUBLIC))
+    bystander = bystander_of(talk)
     update = {
         "update_id": 1,
         "message": {
@@ -313,10 +347,42 @@ async def test_the_webhook_works_on_a_replica_that_does_not_own_the_channel(open
     assert not talk.emulator.journal.broken
 
 
+@pytest.mark.parametrize(("caption", "files"), [("@bridge_bot compare", [3]), ("holidays", [])])
+async def test_an_album_is_for_the_bot_as_a_whole_or_not_at_all_whichever_replicas_its_parts_come_to(
+    open_talk: OpenTalk, caption: str, files: list[int]
+) -> None:
+    options = {"privacy_mode": False}
+    talk = await open_talk([Say("nice")], emulator=options, speed=2.0, mode="webhook", public_url=PUBLIC)
+    bystander = bystander_of(talk)
+    hooks = itertools.cycle((talk.adapter.webhook, bystander.webhook))
+
+    async def either(scope: Scope, receive: Receive, send: Send) -> None:
+        hook = next(hooks)
+        assert hook is not None
+        await hook(scope, receive, send)
+
+    group = talk.emulator.group("Team")
+    first, *others = (Upload(bytes([number]), f"{number}.txt", "text/plain") for number in range(3))
+    async with served(talk, either):
+        talk.emulator.send_album(group, replace(first, caption=caption), *others)
+        await talk.settled()
+    assert [len(run.request.input.files) for run in talk.bench.gateway.runs] == files  # type: ignore[union-attr]
+    await bystander.stop()
+    assert not talk.emulator.journal.broken
+
+
 async def test_webhook_mode_without_a_public_address_says_what_is_missing(open_talk: OpenTalk) -> None:
     talk = await open_talk([Say("answer")], mode="webhook", wait=False)
     assert "public_url" in await until_state(talk, ChannelState.FAILED)
     assert not talk.emulator.journal.broken
+
+
+def bystander_of(talk: Talk) -> TelegramAdapter:
+    """The channel on a replica that does not own it."""
+    channel = TelegramChannel.model_validate(
+        {"bot_token": TOKEN, "api_base_url": talk.emulator.url, "mode": "webhook", "reaction": None}
+    )
+    return build(channel, Context("bench", talk.bench.inbox, talk.bench.clock, _no_file, PUBLIC))
 
 
 async def _no_file(file: File) -> bytes:

@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
-import pytest
+from dataclasses import replace
 
+import pytest
+from structlog.testing import capture_logs
+
+from adapters.telegram.client import Client
+from adapters.telegram.reading import held_by
 from channels.access import ConversationScope, Groups, Policy
-from tests.adapters.telegram.conftest import OpenTalk
-from tests.emulators.telegram import Entity, Upload
+from channels.adapter import Unknown
+from tests.adapters.telegram.conftest import LIMITS, OpenTalk
+from tests.emulators.journal import Fault, FaultKind
+from tests.emulators.telegram import Entity, TelegramEmulator, Upload
 from tests.scripted import Pause, Say
 
 PNG = b"\x89PNG\r\n\x1a\n" + bytes(40)
@@ -179,6 +186,43 @@ async def test_a_file_that_a_question_replies_to_reaches_the_agent(open_talk: Op
     (run,) = talk.bench.gateway.runs
     (file,) = run.request.input.files  # type: ignore[union-attr]
     assert (file.name, file.data) == ("plan.pdf", b"the plan")
+    assert not talk.emulator.journal.broken
+
+
+async def test_a_large_file_may_take_longer_to_come_than_a_small_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("adapters.telegram.client._CALL", 0.1)
+    slowly = Fault(FaultKind.DELAY, seconds=0.3)
+    async with TelegramEmulator() as emulator:
+        chat, client = emulator.private_chat(), Client(emulator.token, emulator.url)
+        await client.open()
+        for size in (1_000, 1_000_000):
+            emulator.send_file(chat, Upload(bytes(size)))
+        small, large = [client.read_update(raw).message for raw in await client.updates(None, 0, ("message",))]
+        assert small is not None
+        assert large is not None
+        for method, sent in (("getFile", small), ("file", small), ("getFile", large), ("file", large)):
+            emulator.faults.plan(method, slowly)
+            (file,) = held_by(sent).attachments
+            fetched = client.download(str(file.reference["file_id"]), file.size)
+            if sent is small:
+                with pytest.raises(Unknown):
+                    await fetched
+            else:
+                assert len(await fetched) == 1_000_000
+        await client.close()
+        assert not emulator.journal.broken
+
+
+async def test_a_file_that_telegram_has_no_more_is_no_word_against_the_token(open_talk: OpenTalk) -> None:
+    talk = await open_talk([Say("sorry")], limits=replace(LIMITS, file_link_seconds=0.0))
+    chat = talk.emulator.private_chat()
+    with capture_logs() as lines:
+        talk.emulator.send_file(chat, Upload(b"x", "gone.bin", caption="see"))
+        await talk.settled()
+    assert "'gone.bin' could not be fetched" in talk.questions[0]
+    said = " ".join(map(str, lines))
+    assert "Telegram does not hand out the file any more" in said
+    assert "token" not in said
     assert not talk.emulator.journal.broken
 
 

@@ -64,6 +64,65 @@ def test_other_names_stay_and_are_no_mention() -> None:
     assert read(message("/new@other_bot")) is None
 
 
+PRIVATE = {"id": 5, "type": "private", "first_name": "Ann"}
+
+
+@pytest.mark.parametrize("chat", [GROUP, PRIVATE])
+@pytest.mark.parametrize("text", ["/list@example.com bounces, why?", "/srv@host/data is full", "/tmp/a@b is full"])
+def test_what_only_looks_like_a_command_for_another_bot_is_a_question(text: str, chat: dict[str, object]) -> None:
+    inbound = read(message(text, chat=chat))
+    assert inbound is not None
+    assert inbound.text == text
+
+
+@pytest.mark.parametrize("text", ["/list@example", "/list@example, please", "/list@other_bot."])
+def test_a_command_for_another_bot_is_left_to_it_in_a_group_only(text: str) -> None:
+    assert read(message(text)) is None
+    private = read(message(text, chat=PRIVATE))
+    assert private is not None
+    assert private.text == text
+
+
+def link(offset: int, length: int, url: str = "https://example.com/a") -> dict[str, object]:
+    return {"type": "text_link", "offset": offset, "length": length, "url": url}
+
+
+@pytest.mark.parametrize(
+    ("text", "entities", "told"),
+    [
+        ("Summarise this article", [link(10, 12)], "Summarise [this article](https://example.com/a)"),
+        ("😀 one and two", [link(3, 3), link(11, 3, "tg://b")], "😀 [one](https://example.com/a) and [two](tg://b)"),
+        ("see https://example.com/a", [link(4, 21)], "see https://example.com/a"),
+        (
+            "@bridge_bot, is this 😀 right @bridge_bot?",
+            [
+                {"type": "mention", "offset": 0, "length": 11},
+                link(16, 7),
+                {"type": "bold", "offset": 16, "length": 4},
+                {"type": "mention", "offset": 30, "length": 11},
+            ],
+            "is [this 😀](https://example.com/a) right?",
+        ),
+        (
+            "/new@bridge_bot read this",
+            [{"type": "bot_command", "offset": 0, "length": 15}, link(21, 4)],
+            "/new read [this](https://example.com/a)",
+        ),
+    ],
+)
+@pytest.mark.parametrize("forwarded", [False, True])
+@pytest.mark.parametrize("is_caption", [False, True])
+def test_the_address_of_a_link_is_told(
+    text: str, entities: list[object], told: str, forwarded: bool, is_caption: bool
+) -> None:
+    origin = {"type": "channel", "date": 1, "chat": {"id": -1, "type": "channel"}, "message_id": 5}
+    fields: dict[str, object] = {"forward_origin": origin} if forwarded else {}
+    names = ("caption", "caption_entities") if is_caption else ("text", "entities")
+    inbound = read({**bare(), **fields, **dict(zip(names, (text, entities), strict=True))})
+    assert inbound is not None
+    assert inbound.text == told
+
+
 @pytest.mark.parametrize(
     ("text", "is_meant"),
     [
@@ -185,6 +244,26 @@ def test_what_a_question_replies_to_comes_with_it_unless_the_bot_wrote_it(
     assert [file.name for file in inbound.attachments] == files
 
 
+@pytest.mark.parametrize(
+    ("quote", "told"),
+    [
+        (None, "😀 read [this article](https://example.com/a) today"),
+        (("read this article", 3), "read [this article](https://example.com/a)"),
+        (("article today", 13), "[article](https://example.com/a) today"),
+        (("today", 21), "today"),
+        (("this article", 2), "this article"),  # the place is wrong
+        (("this article", 1), "this article"),  # it is within a character
+        (("this article", 900), "this article"),
+    ],
+)
+def test_the_address_of_a_link_in_a_quote_is_told(quote: tuple[str, int] | None, told: str) -> None:
+    replied = {**FROM_ANN, "text": "😀 read this article today", "entities": [link(8, 12)]}
+    marked = {} if quote is None else {"quote": {"text": quote[0], "position": quote[1]}}
+    inbound = read(message("@bridge_bot summarise", reply_to_message=replied, **marked))
+    assert inbound is not None
+    assert inbound.quote == told
+
+
 def test_every_part_of_an_album_brings_what_it_replies_to() -> None:
     part = {**bare(), "media_group_id": "1", "document": DOCUMENT, "reply_to_message": FROM_ANN}
     first, second = read({**part, "caption": "@bridge_bot"}), read(part)
@@ -233,14 +312,12 @@ def test_service_messages_say_nothing_but_a_move_is_noticed() -> None:
     assert migration_of(update(message())) is None
 
 
-def test_parts_of_an_album_are_for_the_bot_after_one_that_names_it() -> None:
-    reader = Reader("tg")
-    named = message("@bridge_bot look", media_group_id="g")
-    other = message("and this", message_id=4, media_group_id="g")
-    stray = message("not this", message_id=5, media_group_id="h")
-    found = [reader.read(update(item), BOT, 1.0) for item in (named, other, stray)]
-    assert [item.mentions_bot for item in found if item] == [True, True, False]
-    assert [item.group for item in found if item] == ["album:g", "album:g", "album:h"]
+def test_of_an_album_the_part_that_names_the_bot_says_so() -> None:
+    named, other = (read(message(text, media_group_id="g")) for text in ("@bridge_bot look", "and this"))
+    assert named is not None
+    assert other is not None
+    assert (named.mentions_bot, other.mentions_bot) == (True, False)
+    assert named.group == other.group == "album:g"
 
 
 def test_entities_are_counted_in_utf16() -> None:

@@ -36,7 +36,8 @@ CHAT = Draw("private", "7")
         ("api_base_url", "ftp://x", "https://"),
         ("webhook_secret", "with spaces", "letters, digits"),
         ("reaction", "far too long for one", "reaction emoji"),
-        ("limits", {"message_size": 10}, "at least 400"),
+        ("limits", {"message_size": 399}, "400 to 4096"),
+        ("limits", {"message_size": 4097}, "400 to 4096"),
         ("poll_seconds", 0, "greater than or equal to 1"),
     ],
 )
@@ -55,6 +56,12 @@ def test_defaults() -> None:
     assert (channel.mode, channel.reaction, channel.react_in_groups) == ("polling", "👀", False)
     assert (channel.stop_button, channel.feedback_buttons, channel.rich_messages) == (True, False, False)
     assert TOKEN not in repr(channel)
+
+
+@pytest.mark.parametrize("size", [400, 4096])
+def test_a_message_may_be_as_small_as_steps_need_and_as_large_as_telegram_takes(size: int) -> None:
+    channel = TelegramChannel.model_validate({"bot_token": TOKEN, "limits": {"message_size": size}})
+    assert channel.limits.message_size == size
 
 
 def caused(error: NetworkError, cause: Exception) -> NetworkError:

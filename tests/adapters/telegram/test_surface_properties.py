@@ -11,11 +11,12 @@ from hypothesis import strategies as st
 
 from adapters.telegram.keyboard import Buttons
 from adapters.telegram.layout import Layout, Style
-from adapters.telegram.ops import Draft, Edit, FileForm, Send, SendFile, TelegramShown, Where
+from adapters.telegram.ops import DRAFT_ALIAS, Draft, Edit, FileForm, Send, SendFile, TelegramShown, Where
 from adapters.telegram.surface import ReplySettings, TelegramSurface
-from channels.adapter import Failure, Intent, Op, Outcome, Receipt, Urgency
+from channels.adapter import FILE_PATIENCE, Failure, FileAway, FileGone, Intent, Op, Outcome, Receipt, Urgency
 from channels.model import File, Option, Phase, Question, Segment, Step, StepState, TurnId, View
 from tests.adapters.telegram.board import Board, Trouble, tokens
+from tests.long_question import WORDS, long_question, words_in
 
 TURN = TurnId("0123456789abcdef0123456789abcdef")
 
@@ -93,7 +94,8 @@ class Run:
 
     def shown_texts(self) -> list[str]:
         """What the messages of the reply say, without those that were sent although nobody can know."""
-        return self.board.texts(int(number) for number in self.surface.messages(self.shown))
+        named = self.surface.messages(self.shown)
+        return self.board.texts(int(number) for number in named if not number.startswith(DRAFT_ALIAS))
 
 
 # ---------------------------------------------------------------- documents and views
@@ -334,6 +336,27 @@ def test_a_file_that_was_surely_not_sent_is_no_upload_in_doubt() -> None:
     assert board.files == [("f", FileForm.DOCUMENT)]
 
 
+@pytest.mark.parametrize("pause", [0.5, 7.0, 31.0])
+@pytest.mark.parametrize("ends", [FileAway("away"), Receipt("7"), FileGone("gone")])
+def test_a_file_that_is_away_is_asked_for_for_a_minute_however_often_that_is(ends: Outcome, pause: float) -> None:
+    surface = surface_for()
+    run = Run(surface, Board(), iter(()))
+    view = View(Phase.DONE, (Segment("a", "Here."),), files=(File("f", "a.png", "image/png", 10),))
+    run.reconcile(view, 1)
+    shown, began, now = run.shown, 1_000.0, 1_000.0
+    while now - began < FILE_PATIENCE:
+        (op,) = surface.plan(view, shown, now)
+        assert isinstance(op, SendFile)
+        assert op.form is FileForm.PHOTO
+        shown = surface.advance(surface.advance(shown, op, Intent(), now), op, FileAway("away"), now + 0.125)
+        shown = TelegramShown.model_validate_json(shown.model_dump_json())
+        now += pause
+    (op,) = [op for op in surface.plan(view, shown, now) if isinstance(op, SendFile)]
+    shown = surface.advance(shown, op, ends, now + 0.125)
+    forms = [op.form for op in surface.plan(view, shown, now) if isinstance(op, SendFile)]
+    assert forms == ([] if isinstance(ends, Receipt) else [FileForm.SENTENCE])
+
+
 @pytest.mark.parametrize("refusals", range(5))
 @pytest.mark.parametrize("free_text", [True, False])
 def test_every_option_of_a_question_can_be_read_however_plain_the_reply_has_become(
@@ -349,6 +372,18 @@ def test_every_option_of_a_question_can_be_read_however_plain_the_reply_has_beco
         for option in asked.options:
             assert option.label in labels or option.label in posted.content.body.text
         assert bool(labels) is (refusals < 2)
+
+
+@pytest.mark.parametrize("refusals", range(4))
+def test_a_question_that_no_message_holds_is_shown_whole_above_its_buttons(refusals: int) -> None:
+    board = Board()
+    run = Run(surface_for(), board, iter([Trouble.REFUSED] * refusals))
+    assert run.reconcile(View(Phase.ASKING, (Segment("a", "Well."),), question=long_question()), 100)
+    assert words_in("\n".join(board.texts())) == WORDS
+    *earlier, last = (posted.content.keyboard for _, posted in sorted(board.messages.items()))
+    assert not any(earlier)
+    assert bool(last) is (refusals < 2)
+    assert board.broken == []
 
 
 def test_text_that_is_heard_again_after_a_restart_takes_nothing_back() -> None:

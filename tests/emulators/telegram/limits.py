@@ -73,6 +73,7 @@ class Limits:
     rich_nesting: int = 16
 
     updates_kept_seconds: float = 24 * 3600.0
+    ids_kept_seconds: float = 7 * 24 * 3600.0  # without an update; then the next id is chosen at random
     updates_batch: int = 100
     secret_token: int = 256
     webhook_connections: int = 100

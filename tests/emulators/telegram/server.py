@@ -150,6 +150,8 @@ class BotApiServer:
         fault = self._faults.take("file")
         if fault is not None and fault.kind is FaultKind.ANSWER:
             return web.Response(status=fault.status, text=str(fault.body))
+        if fault is not None and fault.kind is FaultKind.DELAY:
+            await self._backend.clock.sleep(fault.seconds)
         try:
             self._check_token(request.match_info["token"])
         except ApiError as refused:

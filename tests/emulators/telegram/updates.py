@@ -1,9 +1,15 @@
-"""The queue of updates: kept until confirmed (24 h at most), handed out by long polling, at least once."""
+"""The queue of updates: kept until confirmed (24 h at most), handed out by long polling, at least once.
+
+As in tdlib (`TQueue`), ids rise by one until nothing has come for a week; then the next id is chosen at random, higher
+or lower. An offset far from the ids of now is taken for none: the poll begins with the oldest update, and confirms
+nothing.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import copy
+import random
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
@@ -20,6 +26,9 @@ from tests.emulators.telegram.limits import DEFAULT_UPDATES
 from tests.emulators.telegram.wire import Json, Params
 
 _FIRST_UPDATE = 700_000_001
+_LOWEST_CHOSEN, _HIGHEST_CHOSEN = 2_000_001, 1_000_000_000
+_FAR_AHEAD = 10
+_FAR_BEHIND = 2_000_000
 
 
 @dataclass(slots=True)
@@ -66,6 +75,8 @@ class Updates:
         self.on_handed: list[Callable[[PendingUpdate], None]] = []
         self.on_queued: list[Callable[[], None]] = []
         self._next_id = _FIRST_UPDATE
+        self._last_push = backend.clock.now()
+        self._random = random.Random(_FIRST_UPDATE)
         self._poll: _Poll | None = None
         self._stopping = False
 
@@ -79,7 +90,11 @@ class Updates:
         """Queue an update; None when the bot did not ask for this kind."""
         if kind not in self.allowed:
             return None
-        update = PendingUpdate(self._next_id, kind, payload, chat_id, self._backend.clock.now())
+        now = self._backend.clock.now()
+        if not self.pending and now - self._last_push >= self._backend.limits.ids_kept_seconds:
+            self._next_id = self._random.randint(_LOWEST_CHOSEN, _HIGHEST_CHOSEN)
+        self._last_push = now
+        update = PendingUpdate(self._next_id, kind, payload, chat_id, now)
         self._next_id += 1
         self.pending.append(update)
         self.history.append(update)
@@ -178,7 +193,8 @@ class Updates:
         if self.held:
             return []
         self.forget_old()
-        ready = [update for update in self.pending if update.again or update.id >= offset][:limit]
+        first = 0 if self._is_far(offset) else offset
+        ready = [update for update in self.pending if update.again or update.id >= first][:limit]
         self.pending = [update for update in self.pending if not (update.again and update in ready)]
         return [self.hand(update) for update in ready]
 
@@ -187,11 +203,16 @@ class Updates:
         if offset < 0:
             ids = sorted(update.id for update in self.pending if not update.again)
             offset = ids[offset] if len(ids) >= -offset else 0
+        if self._is_far(offset):
+            return
         confirmed = [update for update in self.pending if not update.again and update.id < offset]
         unseen = [update.id for update in confirmed if not update.handed]
         if unseen and self._backend.checks.dropped_updates:
             self._backend.break_rule(f"pending updates dropped: offset {offset} confirms unseen {unseen}")
         self.pending = [update for update in self.pending if update not in confirmed]
+
+    def _is_far(self, offset: int) -> bool:
+        return not self._next_id - _FAR_BEHIND <= offset <= self._next_id + _FAR_AHEAD
 
     def end_poll(self, reason: str) -> None:
         """End the running long poll, if there is one, with a 409."""
