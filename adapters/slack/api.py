@@ -20,6 +20,7 @@ from slack_sdk.web.async_client import AsyncWebClient
 from adapters.slack import limits
 from adapters.slack.failures import failure_of
 from channels.adapter import (
+    SLOWEST_LINE,
     Draw,
     Failure,
     Forbidden,
@@ -52,8 +53,6 @@ _FORMS = frozenset(
 )
 """Methods that read a form and no JSON."""
 _TIMEOUT = 10.0  # seconds for one call
-_UPLOAD_TIMEOUT = 25.0
-_DOWNLOAD_TIMEOUT = 120.0
 _CONNECT_TIMEOUT = 5.0
 _KEEP_ALIVE = 10.0  # seconds; a connection that idles longer may be closed by Slack while we send
 _CHUNK = 65_536  # bytes
@@ -210,7 +209,7 @@ class SlackApi:
 
     async def upload(self, url: str, data: bytes) -> None:
         """The bytes of a file to the address that Slack gave for them. Raises a `Failure`."""
-        await self._post(limits.UPLOAD, url, _UPLOAD_TIMEOUT, data=data)
+        await self._post(limits.UPLOAD, url, _TIMEOUT + len(data) / SLOWEST_LINE, data=data)
 
     async def respond(self, url: str, message: Mapping[str, JsonValue]) -> None:
         """A message to the `response_url` that came with a command. Raises a `Failure`; `Gone`: it is used up."""
@@ -241,7 +240,8 @@ class SlackApi:
         if not self._is_slack(url):
             raise Refused("the file is not kept by Slack")
         token = self._settings.bot_token.get_secret_value()
-        timeout = aiohttp.ClientTimeout(total=_DOWNLOAD_TIMEOUT, sock_connect=_CONNECT_TIMEOUT)
+        seconds = _TIMEOUT + most / SLOWEST_LINE
+        timeout = aiohttp.ClientTimeout(total=seconds, sock_connect=_CONNECT_TIMEOUT)
         headers = {"Authorization": f"Bearer {token}"}
         try:
             async with self._need_session().get(url, headers=headers, timeout=timeout) as response:

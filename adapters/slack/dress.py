@@ -42,9 +42,11 @@ def dress_of(
     feedback: bool,
     level: int,
     is_empty: bool,
+    in_thread: bool,
 ) -> Dress:
     """What goes around the text of the last message. `is_empty`: there is no text in it; `steps` are shown while the
-    agent works, and when there is nothing else to show."""
+    agent works, and when there is nothing else to show; `in_thread`: what is said to the answer has to be said in the
+    thread under it."""
     if level >= 2:
         return Dress()
     after: list[Block] = []
@@ -62,7 +64,7 @@ def dress_of(
         after.append(_small_print("Could not be attached: " + ", ".join(lost_files)))
         matters = True
     if view.question is not None:
-        after += _question(view.question, turn)
+        after += _question(view.question, turn, in_thread=in_thread)
         matters = True
     if view.phase in (Phase.FAILED, Phase.STOPPED):
         after.append(_actions([_button("Try again", Press(Action.RETRY, turn), "retry")]))
@@ -79,7 +81,7 @@ def _intro(intro: str) -> tuple[Block, ...]:
     return (_small_print(intro),) if intro else ()
 
 
-def _question(question: Question, turn: TurnId) -> list[Block]:
+def _question(question: Question, turn: TurnId, *, in_thread: bool) -> list[Block]:
     if question.answer is not None:
         return [_small_print(f"Answered: {question.answer}")]
     buttons = [
@@ -89,7 +91,8 @@ def _question(question: Question, turn: TurnId) -> list[Block]:
     size = limits.BUTTONS_PER_BLOCK
     blocks = [_actions(buttons[start : start + size]) for start in range(0, len(buttons), size)]
     if question.free_text:
-        blocks.append(_small_print("Or answer with a message here." if buttons else "Answer with a message here."))
+        how = "in the thread under this message" if in_thread else "with a message here"
+        blocks.append(_small_print(f"Or answer {how}." if buttons else f"Answer {how}."))
     return blocks
 
 

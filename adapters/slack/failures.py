@@ -24,6 +24,18 @@ class NoStream(Refused):
     """This place, or this reader, cannot have streams."""
 
 
+class Unstoppable(Refused):
+    """A stream that takes more text but cannot be ended, because Slack does not find its reader."""
+
+
+class Unthreadable(Refused):
+    """Nothing can be written in that thread; elsewhere in the conversation it can."""
+
+
+class Barred(Refused):
+    """This file may not be put there, whatever is tried; the answer may stay."""
+
+
 class StillStreaming(Closed):
     """An edit of a message that shows as being written: its stream has to be stopped first."""
 
@@ -44,7 +56,7 @@ ERRORS: Mapping[type[Failure], str] = {
     Forbidden: (
         "not_in_channel channel_not_found is_archived messages_tab_disabled cannot_dm_bot user_not_in_channel "
         "restricted_action restricted_action_read_only_channel restricted_action_thread_only_channel "
-        "restricted_action_non_threadable_channel restricted_action_thread_locked ekm_access_denied "
+        "restricted_action_thread_locked ekm_access_denied "
         "team_access_not_granted method_not_supported_for_channel_type enterprise_is_restricted "
         "slack_connect_file_link_sharing_blocked user_is_bot user_is_restricted posting_to_general_channel_denied"
     ),
@@ -54,6 +66,7 @@ ERRORS: Mapping[type[Failure], str] = {
         "metadata_too_large"
     ),
     Closed: "message_not_in_streaming_state streaming_mode_mismatch",
+    Unthreadable: "cannot_reply_to_message invalid_thread_ts restricted_action_non_threadable_channel",
     StillStreaming: "streaming_state_conflict",
     Uneditable: "edit_window_closed cant_update_message cant_broadcast_message message_not_owned_by_app",
     StoppedByUser: "stopped_by_user",
@@ -90,6 +103,7 @@ _VITAL = ("apps.connections.", "auth.", "chat.")
 """Methods without which there is no bridge. What a token may not do beside them (files, reactions, status, names,
 look-ups) is left out, and the channel goes on."""
 _OF_READER = frozenset({"user_not_found", "team_not_found", "invalid_recipient"})
+_NO_READER = _OF_READER | {"missing_recipient_team_id", "missing_recipient_user_id"}
 _OF_THREAD = frozenset({"invalid_thread_ts", "cannot_reply_to_message"})
 _BY_ERROR = {error: kind for kind, errors in ERRORS.items() for error in errors.split()}
 _RATE_ERRORS = frozenset({"ratelimited", "rate_limited", "message_limit_exceeded"})
@@ -106,6 +120,8 @@ def failure_of(method: str, status: int, error: str, *, retry_after: str | None 
         return Unknown(said) if status in _SENT_MAYBE else Transient(said)
     if method == "chat.startStream" and (error in NO_STREAM or error.startswith("slack_connect_")):
         return NoStream(said)
+    if method == "chat.stopStream" and (error in _NO_READER or error.startswith("slack_connect_")):
+        return Unstoppable(said)
     if error in _OF_ONE_CALL and not method.startswith(_VITAL):
         return Refused(said)
     kind = _BY_ERROR.get(error, Forbidden if error.startswith("restricted_action") else Refused)

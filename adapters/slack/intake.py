@@ -24,7 +24,6 @@ Json = Mapping[str, JsonValue]
 
 _NEW_MESSAGE = frozenset({"", "file_share", "thread_broadcast", "bot_message", "me_message"})
 """Subtypes of messages that somebody has written; the others report joins, topics and the like."""
-_LOST_FILE = frozenset({"tombstone", "hidden_by_limit"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,12 +91,13 @@ class Intake:
         bot = as_text(event.get("bot_id"))
         addressed = without_address(encoded, origin.bot)
         passed_on = [as_object(item) for item in as_list(event.get("attachments"))]
-        words = "\n\n".join(filter(None, map(_words, passed_on)))
+        words = _joined(*map(_words, passed_on))
         users, channels = mentioned(f"{addressed} {words}")
         people, places = await self._names.of([*users, user] if user else users, channels)
         attachments = tuple(file for source in (event, *passed_on) for file in _files(source))
-        text = readable(addressed, people, places).strip()
-        if not text and not attachments and not words:
+        text = _joined(readable(addressed, people, places).strip(), *_links(event))
+        quote = _joined(readable(words, people, places).strip(), *(link for item in passed_on for link in _links(item)))
+        if not text and not attachments and not quote:
             text = f"/{CommandName.HELP}"  # nothing but a mention
         place, extra = self._where(event, channel, ts, origin)
         extra["user_team"] = as_text(event.get("user_team")) or as_text(event.get("team")) or origin.team
@@ -114,7 +114,7 @@ class Intake:
             attachments=attachments,
             mentions_bot=event.get("type") == "app_mention" or mentions(encoded, origin.bot),
             reply_to=_reply_to(event),
-            quote=readable(words, people, places).strip(),
+            quote=quote,
             extra=extra,
         )
 
@@ -174,7 +174,7 @@ class Intake:
             kind=InboundKind.STOPPED,
             text="",
             received_at=self._clock.now(),
-            message_id=streams[0] if streams else thread,
+            message_id=streams[0] if streams else "",
             reply_to=streams[0] if streams else (ROOT_ALIAS + thread if thread else None),
             extra={"team": origin.team, "thread": thread},
         )
@@ -274,18 +274,34 @@ def _words(attachment: Json) -> str:
     return f"{author}: {said}" if author and said else said
 
 
+def _joined(*parts: str) -> str:
+    return "\n\n".join(filter(None, parts))
+
+
 def _files(message: Json) -> Iterator[Attachment]:
-    """The files of a message that Slack keeps; what lies elsewhere is a link that only the person can open."""
+    """The files of a message that Slack keeps, or has kept: one that is gone cannot be fetched, and is named for it."""
     for item in as_list(message.get("files")):
         file = as_object(item)
-        url = as_text(file.get("url_private_download")) or as_text(file.get("url_private"))
-        needs_asking = file.get("file_access") == "check_file_info"
-        if file.get("mode") in _LOST_FILE or file.get("is_external") or not (url or needs_asking):
+        if file.get("is_external"):
             continue
+        url = as_text(file.get("url_private_download")) or as_text(file.get("url_private"))
         reference: dict[str, JsonValue] = {"id": file.get("id"), "url": url}
         yield Attachment(
-            name=as_text(file.get("name")) or as_text(file.get("title")) or as_text(file.get("id")) or "file",
+            name=_file_name(file),
             mime=as_text(file.get("mimetype")) or "application/octet-stream",
             reference=reference,
             size=as_count(file.get("size")) or None,
         )
+
+
+def _links(message: Json) -> Iterator[str]:
+    """The files of a message that lie elsewhere: as Markdown, for only the person can open them."""
+    for item in as_list(message.get("files")):
+        file = as_object(item)
+        if file.get("is_external"):
+            name, url = _file_name(file), as_text(file.get("url_private"))
+            yield f"[{name}]({url})" if url else name
+
+
+def _file_name(file: Json) -> str:
+    return as_text(file.get("name")) or as_text(file.get("title")) or as_text(file.get("id")) or "file"

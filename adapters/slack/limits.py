@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from types import MappingProxyType
 
-from channels.adapter import Budget
+from channels.adapter import Budget, Draw
 
 START = "chat.startStream"
 APPEND = "chat.appendStream"
@@ -41,6 +41,12 @@ BUDGETS: Mapping[str, Budget] = MappingProxyType(
         SHARE: Budget(90, 60.0, burst=90),
     }
 )
+
+
+def look_up(root: str | None) -> Draw:
+    """What looking into a thread, or at top level, draws on."""
+    return Draw(REPLIES if root else HISTORY)
+
 
 SIDE_CALLS: Mapping[str, int] = MappingProxyType(
     {

@@ -43,6 +43,9 @@ class PageOp(Op):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StartStream(PageOp):
+    """`root`, here and below: the message in whose thread the call is made; None: at top level."""
+
+    root: str | None
     text: str
     tasks: tuple[TaskChunk, ...] = ()
 
@@ -62,6 +65,11 @@ class Stop(PageOp):
     blocks: tuple[Block, ...] = ()
     session: str = ""
 
+    @property
+    def appends(self) -> bool:
+        """Whether it brings something that could be appended as well."""
+        return bool(self.text or self.tasks)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Written(PageOp):
@@ -76,7 +84,10 @@ class Written(PageOp):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Post(Written):
-    """A new message."""
+    """A new message. `gives_up`: it says that the answer cannot be shown."""
+
+    root: str | None
+    gives_up: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -91,8 +102,10 @@ class Delete(PageOp):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Find(PageOp):
-    """Look whether a message that was asked for is there. `known` are messages that it cannot be."""
+    """Look whether a message that was asked for is there, one page of the thread at a time. `known` are messages that
+    it cannot be."""
 
+    root: str | None
     known: frozenset[str] = frozenset()
 
 
@@ -114,10 +127,14 @@ class Upload(FileOp):
 class Share(FileOp):
     """Put the uploaded file under the answer."""
 
+    root: str | None
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FindFile(FileOp):
-    """Look whether a file that was to be shared is there."""
+    """Look whether a file that was to be shared is there, one page of the thread at a time."""
+
+    root: str | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

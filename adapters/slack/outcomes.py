@@ -2,24 +2,16 @@
 
 from __future__ import annotations
 
-from adapters.slack.failures import NoStream, Outside, StillStreaming, Uneditable
-from adapters.slack.ops import (
-    Append,
-    Delete,
-    FileOp,
-    Find,
-    FindFile,
-    PageOp,
-    Share,
-    Stop,
-    Upload,
-)
-from adapters.slack.shown import Page, ResponseShown, SlackShown
+from collections.abc import Mapping
+from types import MappingProxyType
+
+from adapters.slack.failures import NoStream, Outside, StillStreaming, Uneditable, Unstoppable, Unthreadable
+from adapters.slack.files import advance_files
+from adapters.slack.ops import Append, Delete, FileOp, Find, PageOp, Post, Stop
+from adapters.slack.shown import LAST_LEVEL, Page, ResponseShown, SlackShown
 from channels.adapter import (
     Closed,
     Failure,
-    FileAway,
-    FileGone,
     Forbidden,
     Gone,
     Intent,
@@ -31,15 +23,13 @@ from channels.adapter import (
     TooLarge,
     Unknown,
 )
+from channels.shapes import as_list, as_text
 
-_LAST_LEVEL = 4
 _MOST_HALVINGS = 5
 _MOST_GONE = 6
 _MOST_CLOSED = 3
-_FILE_TRIES = 6
-_REFUSED_TRIES = 2
-"""So many of a file's tries does a refusal take, also a file that is gone: it may pass, but hardly. What the gateway
-does not hand out is asked for more often, after ever longer pauses: in half a minute it is back after a restart."""
+_LOOKED: Mapping[str, object] = MappingProxyType({"cursor": "", "candidates": ()})
+"""A page that is not looked for any more, or not yet."""
 
 
 def advance(shown: SlackShown, op: Op, outcome: Outcome, now: float) -> SlackShown:
@@ -47,7 +37,7 @@ def advance(shown: SlackShown, op: Op, outcome: Outcome, now: float) -> SlackSho
     if isinstance(outcome, Forbidden):
         return shown.model_copy(update={"given_up": True})
     if isinstance(op, FileOp):
-        return _file_advanced(shown, op, outcome, now)
+        return advance_files(shown, op, outcome, now)
     assert isinstance(op, PageOp)
     match outcome:
         case Intent():
@@ -79,9 +69,12 @@ def _ended_early(shown: SlackShown) -> SlackShown:
 
 
 def _found(shown: SlackShown, op: Find, receipt: Receipt, now: float) -> SlackShown:
+    if cursor := as_text(receipt.extra.get("cursor")):
+        candidates = tuple(as_text(ts) for ts in as_list(receipt.extra.get("candidates")))
+        return _changed(shown, op.index, cursor=cursor, candidates=candidates)
     if receipt.id is None:
         return _without(shown, op.index)
-    page = op.page
+    page = op.page.model_copy(update=_LOOKED)
     update: dict[str, object] = {"ts": receipt.id, "at": min(page.asked_at, now), "touched": now}
     if page.streamed and receipt.extra.get("marked"):
         update |= {"open": False, "uncertain": True}  # it was ended, which is when it got its mark
@@ -89,9 +82,12 @@ def _found(shown: SlackShown, op: Find, receipt: Receipt, now: float) -> SlackSh
 
 
 def _failed(shown: SlackShown, op: PageOp, failure: Failure, now: float) -> SlackShown:
+    is_refusal = isinstance(failure, Gone | Refused | Closed | TooLarge)
     if isinstance(op, Find):
         # Where nothing can be looked up, or the thread is gone, the message counts as not sent.
-        return _without(shown, op.index) if isinstance(failure, Gone | Refused | Closed | TooLarge) else shown
+        return _without(shown, op.index) if is_refusal else shown
+    if isinstance(op, Delete) and is_refusal:
+        return _without(shown, op.index)  # what cannot be deleted is left alone
     if isinstance(failure, Unknown):
         if op.creates:
             return _with(shown, op.index, shown.pages[op.index].model_copy(update={"asked_at": now}))
@@ -100,21 +96,28 @@ def _failed(shown: SlackShown, op: PageOp, failure: Failure, now: float) -> Slac
     if op.creates:
         shown = _without(shown, op.index)
     match failure:
-        case NoStream():
-            return shown.model_copy(update={"streams": False})
         case Outside():
             return shown.model_copy(update={"response": ResponseShown()})
+        case _ if isinstance(op, Post) and op.gives_up and is_refusal:
+            return shown.model_copy(update={"given_up": True})
+        case NoStream():
+            return shown.model_copy(update={"streams": False})
+        case Unthreadable() if op.creates and not shown.detached:
+            return shown.model_copy(update={"detached": True, "streams": False})
         case StoppedByUser():
             return shown.model_copy(update={"halted": True})
         case Gone():
             if not op.creates:
                 shown = _without(shown, op.index)
             gone = shown.gone + 1
-            return shown.model_copy(update={"gone": gone, "given_up": gone > _MOST_GONE})
+            level = shown.level if gone <= _MOST_GONE else LAST_LEVEL + 1
+            return shown.model_copy(update={"gone": gone, "level": level})
         case Uneditable() if not op.creates:
             return _changed(shown, op.index, stuck=True, open=False)
         case Closed():
             return _closed(shown, op, failure)
+        case TooLarge() | Refused() if isinstance(op, Stop) and _is_about_the_end(op, failure):
+            return _not_ended(shown, op, failure)
         case TooLarge() if shown.shrunk < _MOST_HALVINGS:
             return shown.model_copy(update={"shrunk": shown.shrunk + 1})
         case TooLarge() | Refused():
@@ -123,14 +126,31 @@ def _failed(shown: SlackShown, op: PageOp, failure: Failure, now: float) -> Slac
             return shown
 
 
-def _closed(shown: SlackShown, op: PageOp, failure: Closed) -> SlackShown:
+def _is_about_the_end(op: Stop, failure: Failure) -> bool:
+    """Whether Slack refuses the end of a stream, and not what comes with it."""
+    return isinstance(failure, Unstoppable) or not (op.appends or op.blocks)
+
+
+def _not_ended(shown: SlackShown, op: Stop, failure: Failure) -> SlackShown:
+    ending = _changed(shown, op.index, endless=True)
+    if not isinstance(failure, Unstoppable):
+        return _closed(ending, op, failure)  # an edit shows whether it has ended by itself
+    if op.appends:
+        return ending.model_copy(update={"streams": False})
+    left = op.page.model_copy(update={"endless": True, "stuck": True, "dress": ""})
+    return _with(shown, op.index, left).model_copy(update={"streams": False})
+
+
+def _closed(shown: SlackShown, op: PageOp, failure: Failure) -> SlackShown:
     """A stream has ended by itself (or, for an edit, has not ended yet)."""
     if op.creates:
         return _degraded(shown)
     page = shown.pages[op.index]
+    if page.endless and isinstance(failure, StillStreaming):
+        return _changed(shown, op.index, stuck=True)
     is_stream = isinstance(op, Append | Stop)
     changed = _changed(shown, op.index, open=not is_stream, uncertain=True)
-    if not page.uncertain or isinstance(failure, StillStreaming):
+    if not (page.uncertain and is_stream):
         changed = _ended_early(changed)
     if changed.closed > 2 * _MOST_CLOSED and not is_stream:
         # Slack takes the message neither for streaming nor for finished; a new one says it all.
@@ -139,8 +159,7 @@ def _closed(shown: SlackShown, op: PageOp, failure: Closed) -> SlackShown:
 
 
 def _degraded(shown: SlackShown) -> SlackShown:
-    level = shown.level + 1
-    return shown.model_copy(update={"level": level, "given_up": level > _LAST_LEVEL})
+    return shown.model_copy(update={"level": shown.level + 1})
 
 
 def _with(shown: SlackShown, index: int, page: Page) -> SlackShown:
@@ -156,44 +175,12 @@ def _without(shown: SlackShown, index: int) -> SlackShown:
     return shown.model_copy(update={"pages": (*shown.pages[:index], *shown.pages[index + 1 :])})
 
 
-# ---------------------------------------------------------------- files
-
-
-def _file_advanced(shown: SlackShown, op: FileOp, outcome: Outcome, now: float) -> SlackShown:
-    state = op.state
-    update: dict[str, object] = {}
-    match op, outcome:
-        case Upload(), Receipt():
-            update = {"file": outcome.id or "", "asked_at": None}
-        case Share(), Intent():
-            update = {"asked_at": now}
-        case Share(), Receipt():
-            update = {"shared": True}
-        case Share(), Unknown():
-            update = {"asked_at": now, "failures": state.failures + _REFUSED_TRIES}
-        case FindFile(), Receipt():
-            # Not there: it is uploaded anew, because a file can be shared only once.
-            update = {"shared": True} if outcome.id else {"file": "", "asked_at": None}
-        case Upload(), FileGone():
-            update = {"failures": _FILE_TRIES}
-        case _, Gone() | Refused() | TooLarge() | Closed():
-            update = {"failures": state.failures + _REFUSED_TRIES, "file": "", "asked_at": None}
-        case Upload(), Unknown():
-            update = {"failures": state.failures + _REFUSED_TRIES}
-        case Upload(), FileAway():
-            update = {"failures": state.failures + 1}
-        case Share(), _:
-            update = {"asked_at": None}
-    changed = state.model_copy(update=update)
-    if changed.failures >= _FILE_TRIES and not changed.shared and changed.asked_at is None:
-        changed = changed.model_copy(update={"failed": True})
-    others = tuple(other for other in shown.files if other.id != state.id)
-    return shown.model_copy(update={"files": (*others, changed)})
-
-
 def restored(shown: SlackShown) -> SlackShown:
-    """After a crash: what was accepted since is not known, but for messages that were finished."""
+    """After a crash: what was accepted since is not known, but for messages that were finished. What is looked for is
+    looked for from the beginning."""
     pages = tuple(
-        page if page.finished and not page.open else page.model_copy(update={"uncertain": True}) for page in shown.pages
+        page.model_copy(update={"uncertain": page.uncertain or page.open or not page.finished, **_LOOKED})
+        for page in shown.pages
     )
-    return shown.model_copy(update={"pages": pages})
+    files = tuple(state.model_copy(update={"cursor": ""}) for state in shown.files)
+    return shown.model_copy(update={"pages": pages, "files": files})

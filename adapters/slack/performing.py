@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 import structlog
@@ -11,11 +11,12 @@ from pydantic import JsonValue
 
 from adapters.slack import limits
 from adapters.slack.api import Answer, SlackApi
-from adapters.slack.failures import NoStream, Outside, refusal_scope
+from adapters.slack.failures import Barred, NoStream, Outside, Unstoppable, refusal_scope
 from adapters.slack.identity import Identity
 from adapters.slack.ops import (
     Append,
     Delete,
+    FileOp,
     Find,
     FindFile,
     PageOp,
@@ -34,14 +35,14 @@ from adapters.slack.shown import Page
 from adapters.slack.spot import Spot, moment
 from adapters.slack.status import Sessions
 from adapters.slack.text import fallback, unformatted
-from channels.adapter import Closed, Forbidden, Gone, Op, OpenFile, Receipt, Refused, Unknown
+from channels.adapter import Closed, Forbidden, Gone, Op, OpenFile, Receipt, Refused, TooLarge, Unknown
 from channels.shapes import as_list, as_object, as_text
 
 log = structlog.get_logger(__name__)
 
 _LONGEST = 28.0  # seconds
-_MOST_PAGES = 5
-_PAGE_SIZE = 100
+_PAGE_SIZE = 200  # messages; Slack recommends no more
+_MOST_CANDIDATES = 2  # from so many on nobody knows which it is
 _REMEMBERED = 1_000
 _LOST_FOR = 60.0
 """Seconds before a call is known to be lost in which it may have made its message: it takes a while, and Slack's clock
@@ -63,13 +64,15 @@ class Performer:
     of replies that were taken over. None of them is another turn's lost stream."""
 
     async def perform(self, spot: Spot, op: Op) -> Receipt:
-        """Make one call, in at most 30 s."""
+        """Make one call, in at most 30 s; each part of an upload has its own deadline."""
         try:
-            async with asyncio.timeout(_LONGEST):
+            async with asyncio.timeout(None if isinstance(op, Upload) else _LONGEST):
                 return await self._perform(spot, op)
         except TimeoutError:
             raise Unknown(f"{type(op).__name__}: no answer in time") from None
         except Forbidden as failure:
+            if isinstance(op, FileOp):
+                raise Barred(str(failure)) from None
             if spot.response_url and isinstance(op, PageOp) and op.index == 0 and op.page.ts is None:
                 raise Outside(str(failure)) from None
             raise
@@ -88,7 +91,7 @@ class Performer:
                 await self._about(spot, op.page, limits.UPDATE, metadata=_metadata(spot, op.page), **_content(op))
                 await self.sessions.set(spot, op.session)
             case Delete():
-                return await self._delete(spot, op)
+                await self._about(spot, op.page, limits.DELETE)
             case Find():
                 return await self._find(spot, op)
             case Upload():
@@ -112,7 +115,7 @@ class Performer:
             answer = await self.api.call(
                 limits.START,
                 channel=spot.channel,
-                thread_ts=spot.root,
+                thread_ts=op.root,
                 recipient_team_id=spot.user_team or None,
                 recipient_user_id=spot.user or None,
                 task_display_mode=self.display_mode,
@@ -128,15 +131,19 @@ class Performer:
 
     async def _stop(self, spot: Spot, op: Stop) -> None:
         session = self.sessions.along_with(spot, op.session)
-        await self._about(
-            spot,
-            op.page,
-            limits.STOP,
-            chunks=_chunks(op.text, op.tasks) or None,
-            blocks=[dict(block) for block in op.blocks] or None,
-            metadata=_metadata(spot, op.page),
-            session_status=session,
-        )
+        try:
+            await self._about(
+                spot,
+                op.page,
+                limits.STOP,
+                chunks=_chunks(op.text, op.tasks) or None,
+                blocks=[dict(block) for block in op.blocks] or None,
+                metadata=_metadata(spot, op.page),
+                session_status=session,
+            )
+        except Unstoppable as failure:
+            await self.places.refused(spot, str(failure), reader_only=True)
+            raise
         if session is not None:
             self.sessions.note(spot, session)
         else:
@@ -157,13 +164,20 @@ class Performer:
     # ---------------------------------------------------------------- whole messages
 
     async def _post(self, spot: Spot, op: Post) -> Receipt:
-        answer = await self.api.call(
-            limits.POST,
-            channel=spot.channel,
-            thread_ts=spot.root,
-            metadata=_metadata(spot, op.page),
-            **_content(op),
-        )
+        if op.gives_up:
+            log.warning("Slack takes this answer in no form; the reader is told so", turn=spot.turn, place=spot.channel)
+        try:
+            answer = await self.api.call(
+                limits.POST,
+                channel=spot.channel,
+                thread_ts=op.root,
+                metadata=_metadata(spot, op.page),
+                **_content(op),
+            )
+        except (Gone, Refused, Closed, TooLarge) as failure:
+            if op.gives_up:
+                raise Forbidden(str(failure)) from None  # nobody can be told anything here
+            raise
         await self.sessions.set(spot, op.session)
         return _made(answer)
 
@@ -171,16 +185,12 @@ class Performer:
         blocks: list[JsonValue] = [{"type": "markdown", "text": op.text}]
         content = {"text": unformatted(op.text)} if op.plain else _with_blocks(op.text, blocks)
         seen_by = "ephemeral" if spot.is_command else "in_channel"
-        await self.api.respond(spot.response_url, {"response_type": seen_by, **content})
-        return Receipt()
-
-    async def _delete(self, spot: Spot, op: Delete) -> Receipt:
         try:
-            await self._about(spot, op.page, limits.DELETE)
-        except Gone:
-            pass
-        except (Refused, Closed) as failure:
-            raise Gone(str(failure)) from None  # what cannot be deleted is left alone
+            await self.api.respond(spot.response_url, {"response_type": seen_by, **content})
+        except (Gone, Refused, TooLarge) as failure:
+            if isinstance(failure, Gone) or op.plain or op.shown.uses >= limits.RESPONSE_USES:
+                raise Forbidden(str(failure)) from None  # there is no other way to the reader
+            raise
         return Receipt()
 
     # ---------------------------------------------------------------- look-ups
@@ -191,18 +201,21 @@ class Performer:
         A post carries its turn, and so does a stream that was ended; a running one carries nothing that Slack promises
         to tell. It is the one message of ours without a mark that came when it was asked for.
         """
-        running: list[str] = []
-        async for message in self._own_messages(spot):
+        candidates = list(op.page.candidates)
+        messages, cursor = await self._own_messages(spot, op.root, op.page.cursor)
+        for message in messages:
             ts = as_text(message.get("ts"))
             mark = _mark(message)
             if mark == (spot.turn, op.page.part):
                 return Receipt(ts, {"marked": True})
             if op.page.streamed and mark is None and not message.get("files") and self._may_be_lost(ts, spot, op):
-                running.append(ts)
-        if len(running) != 1:
+                candidates.append(ts)
+        if cursor:
+            return Receipt(None, {"cursor": cursor, "candidates": [*candidates[:_MOST_CANDIDATES]]})
+        if len(candidates) != 1:
             return Receipt()
-        self.remember(running[0], spot)
-        return Receipt(running[0], {"marked": False})
+        self.remember(candidates[0], spot)
+        return Receipt(candidates[0], {"marked": False})
 
     def _may_be_lost(self, ts: str, spot: Spot, op: Find) -> bool:
         if ts in op.known or self.streams.get(ts, spot.turn) != spot.turn:
@@ -210,31 +223,29 @@ class Performer:
         return moment(ts) > max(moment(spot.since), op.page.asked_at - _LOST_FOR)
 
     async def _find_file(self, spot: Spot, op: FindFile) -> Receipt:
-        async for message in self._own_messages(spot):
+        messages, cursor = await self._own_messages(spot, op.root, op.state.cursor)
+        for message in messages:
             if any(as_object(file).get("id") == op.state.file for file in as_list(message.get("files"))):
                 return Receipt(as_text(message.get("ts")))
-        return Receipt()
+        return Receipt(None, {"cursor": cursor})
 
-    async def _own_messages(self, spot: Spot) -> AsyncIterator[Mapping[str, JsonValue]]:
+    async def _own_messages(
+        self, spot: Spot, root: str | None, cursor: str
+    ) -> tuple[Sequence[Mapping[str, JsonValue]], str]:
+        """One page of what the bot has written there since the question, and the cursor of the next one, if any."""
         me = await self.identity.get()
-        cursor: str | None = None
-        for _ in range(_MOST_PAGES):
-            answer = await self.api.call(
-                limits.REPLIES if spot.root else limits.HISTORY,
-                channel=spot.channel,
-                ts=spot.root,
-                oldest=spot.since,
-                limit=_PAGE_SIZE,
-                include_all_metadata=True,
-                cursor=cursor,
-            )
-            for item in as_list(answer.get("messages")):
-                message = as_object(item)
-                if me.wrote(message):
-                    yield message
-            cursor = as_text(as_object(answer.get("response_metadata")).get("next_cursor")) or None
-            if cursor is None:
-                return
+        answer = await self.api.call(
+            limits.REPLIES if root else limits.HISTORY,
+            channel=spot.channel,
+            ts=root,
+            oldest=spot.since,
+            limit=_PAGE_SIZE,
+            include_all_metadata=True,
+            cursor=cursor or None,
+        )
+        messages = map(as_object, as_list(answer.get("messages")))
+        following = as_text(as_object(answer.get("response_metadata")).get("next_cursor"))
+        return [message for message in messages if me.wrote(message)], following
 
     # ---------------------------------------------------------------- files
 
@@ -251,7 +262,7 @@ class Performer:
             limits.SHARE,
             files=[{"id": op.state.file, "title": op.file.name or "file"}],
             channel_id=spot.channel,
-            thread_ts=spot.root,
+            thread_ts=op.root,
         )
         return Receipt(op.state.file)
 

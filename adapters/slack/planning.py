@@ -9,24 +9,22 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from adapters.slack import limits
 from adapters.slack.draft import Draft
 from adapters.slack.dress import Dress, dress_of
+from adapters.slack.files import plan_files
 from adapters.slack.ops import (
     Append,
     Delete,
     Find,
-    FindFile,
     Post,
-    Share,
     StartStream,
     Stop,
     Update,
-    Upload,
 )
-from adapters.slack.shown import FileShown, Page, SlackShown, TaskShown, digest_of
+from adapters.slack.shown import Page, SlackShown, TaskShown, digest_of
 from adapters.slack.spot import Spot
 from adapters.slack.tasks import TaskBook, Tasks
 from adapters.slack.text import escaped_units
@@ -39,6 +37,7 @@ _BLANK_LINES = re.compile(r"[^\S\n]*\n(?:[^\S\n]*\n)*")
 _SPACES = re.compile(r"[^\S\n]+")
 _FILLER = " x" * 40
 """What stands for the text to come when the borders at the very end of a text are asked for."""
+_LAST_WORDS = "Slack does not let me show this answer in full."
 _STORE_EVERY = 2_000  # characters of growth
 _SMALLEST_PAGE = 200
 
@@ -80,6 +79,8 @@ class Planner:
         for index, page in enumerate(pages):
             if page.ts is None:
                 return (self._find(index, page),)
+        if self._shown.is_out_of_ways:
+            return self._last_words()
         at, opening = 0, ""
         starts: list[tuple[int, str]] = []
         for index, page in enumerate(pages):
@@ -215,11 +216,11 @@ class Planner:
             tasks=tasks.chunks,
         )
         if end == page.length:
-            return (stop,)
+            return (_ended(stop),)
         # Should no stream be allowed to end now, its text can still be read.
-        return (stop, self._append(index, page, source[:end], Tasks((), page.tasks)))
+        return (_ended(stop), self._append(index, page, source[:end], Tasks((), page.tasks)))
 
-    def _seal(self, index: int, page: Page, source: str, at: int, *, not_before: float) -> Stop:
+    def _seal(self, index: int, page: Page, source: str, at: int, *, not_before: float) -> Op:
         """End a stream that is too old, with all the text there is; what comes later goes into a new message."""
         closing, carry = _sealed(source)
         tasks = self._book.closed(index, page, None)
@@ -231,7 +232,7 @@ class Planner:
             "carry": carry,
             "exact": False,
         }
-        return Stop(
+        stop = Stop(
             urgency=Urgency.GROWTH,
             draws=(Draw(limits.STOP),),
             keeps=True,
@@ -241,6 +242,7 @@ class Planner:
             text=source[page.length :] + closing,
             tasks=tasks.chunks,
         )
+        return _ended(stop)
 
     def _stop_for_good(self, index: int, page: Page, source: str, tasks: Tasks) -> Sequence[Op]:
         dress = self._dress(index, is_empty=not source)
@@ -258,14 +260,14 @@ class Planner:
             session=self._session,
         )
         if len(source) > page.length:
-            return (stop, self._append(index, page, source, Tasks(tasks.chunks, tasks.shown)))
-        return (stop,)
+            return (_ended(stop), self._append(index, page, source, Tasks(tasks.chunks, tasks.shown)))
+        return (_ended(stop),)
 
-    def _bare_stop(self, index: int, page: Page, not_before: float = 0.0) -> Stop:
+    def _bare_stop(self, index: int, page: Page, not_before: float = 0.0) -> Op:
         """End a stream without adding to it; an edit then says what it should say."""
         tasks = self._book.closed(index, page, self._view.phase if self._final else None)
         chunks = self._book.anything_open(page, tasks) if page.uncertain else tasks.chunks
-        return Stop(
+        stop = Stop(
             urgency=Urgency.FINAL if self._final else Urgency.FIRST,
             draws=(Draw(limits.STOP),),
             keeps=True,
@@ -274,6 +276,7 @@ class Planner:
             page=page.model_copy(update={"open": False, "uncertain": True, "tasks": tasks.shown}),
             tasks=() if self._shown.level >= 4 else chunks,
         )
+        return _ended(stop)
 
     def _edit(self, index: int, page: Page, source: str, at: int, *, fits: bool) -> Sequence[Op]:
         """Calls for a message that is replaced as a whole. `page` has its place in the text already."""
@@ -328,7 +331,15 @@ class Planner:
             return () if self._shown.halted else self._begin(at, opening, source)
         if source:
             return (self._post(at, opening, source),)
-        return self._dress_last(starts) or self._files()
+        return self._dress_last(starts) or plan_files(self._view, self._shown, self._spot)
+
+    def _last_words(self) -> Sequence[Op]:
+        """Below what is shown of an answer that Slack takes in no form."""
+        if not self._final:
+            return ()
+        if any(page.digest == digest_of(_LAST_WORDS) for page in self._shown.pages):
+            return plan_files(self._view, self._shown, self._spot)
+        return (replace(self._post(len(self._text), "", _LAST_WORDS), gives_up=True),)
 
     def _begin(self, at: int, opening: str, source: str) -> Sequence[Op]:
         """Ways to begin the next message of a running answer."""
@@ -361,6 +372,7 @@ class Planner:
             draws=(Draw(limits.START),),
             creates=True,
             not_before=not_before,
+            root=self._spot.root,
             index=index,
             page=page.model_copy(update={"streamed": True, "open": True, "stored": end}),
             text=source[:end],
@@ -385,6 +397,7 @@ class Planner:
             draws=(Draw(limits.POST_CHANNEL, self._spot.channel), Draw(limits.POST)),
             creates=True,
             not_before=not_before,
+            root=self._spot.root,
             index=index,
             page=page.model_copy(update={"dress": dress.digest}),
             text=text,
@@ -414,39 +427,13 @@ class Planner:
         dressed = last.model_copy(update={"dress": dress.digest})
         return (self._update(index, dressed, source + last.closing, dress),)
 
-    # ---------------------------------------------------------------- files
-
-    def _files(self) -> Sequence[Op]:
-        states = {state.id: state for state in self._shown.files}
-        for index, file in enumerate(self._view.files):
-            state = states.get(file.id) or FileShown(id=file.id)
-            if state.failed or state.shared:
-                continue
-            if not state.file:
-                draws = (Draw(limits.UPLOAD),)
-                return (Upload(urgency=Urgency.FINAL, draws=draws, keeps=True, index=index, state=state, file=file),)
-            if state.asked_at is None:
-                draws = (Draw(limits.SHARE),)
-                return (Share(urgency=Urgency.FINAL, draws=draws, creates=True, index=index, state=state, file=file),)
-            return (
-                FindFile(
-                    urgency=Urgency.FINAL,
-                    draws=(self._look_up,),
-                    keeps=True,
-                    not_before=state.asked_at + limits.LOOK_AGAIN,
-                    index=index,
-                    state=state,
-                    file=file,
-                ),
-            )
-        return ()
-
     def _find(self, index: int, page: Page) -> Find:
         return Find(
             urgency=Urgency.FINAL if self._final else Urgency.FIRST,
-            draws=(self._look_up,),
+            draws=(limits.look_up(self._spot.root),),
             keeps=True,
             not_before=page.asked_at + limits.LOOK_AGAIN,
+            root=self._spot.root,
             index=index,
             page=page,
             known=frozenset(other.ts for other in self._shown.pages if other.ts),
@@ -472,10 +459,6 @@ class Planner:
     def _session(self) -> str:
         return "suspended" if self._view.phase is Phase.ASKING else "active"
 
-    @property
-    def _look_up(self) -> Draw:
-        return Draw(limits.REPLIES if self._spot.root else limits.HISTORY)
-
     def _room(self, weight: int) -> int:
         size = max(self._rules.stream_bytes >> self._shown.shrunk, _SMALLEST_PAGE)
         return max(size - weight, size // 2)
@@ -496,7 +479,24 @@ class Planner:
             feedback=self._rules.feedback and not self._spot.is_command,
             level=self._shown.level,
             is_empty=is_empty,
+            in_thread=self._spot.root is None and not self._spot.is_private,
         )
+
+
+def _ended(stop: Stop) -> Stop | Append:
+    """The end of a stream. One that Slack refuses to end gets what its end would bring, and is left at that."""
+    if not (stop.page.endless and stop.appends):
+        return stop
+    return Append(
+        urgency=stop.urgency,
+        draws=(Draw(limits.APPEND),),
+        keeps=True,
+        not_before=stop.not_before,
+        index=stop.index,
+        page=stop.page.model_copy(update={"stuck": True, "dress": ""}),
+        text=stop.text,
+        tasks=stop.tasks,
+    )
 
 
 def _end_of(page: Page) -> int:

@@ -8,6 +8,9 @@ from pydantic import BaseModel, ConfigDict
 
 from channels.adapter import Shown
 
+LAST_LEVEL = 4
+"""Of degrading: plain text, and a stream is ended without a word."""
+
 
 class _Part(BaseModel):
     model_config = ConfigDict(frozen=True, extra="ignore")
@@ -39,6 +42,7 @@ class Page(_Part):
     finished: bool = False
     uncertain: bool = False  # it may show something else than is noted here
     stuck: bool = False  # it can be neither appended to nor edited any more
+    endless: bool = False  # Slack has refused to end its stream
     start: int = 0
     opening: str = ""
     length: int = 0
@@ -52,16 +56,20 @@ class Page(_Part):
     touched: float = 0.0  # when something was last accepted
     stored: int = 0  # the length when it was last stored
     tasks: dict[str, TaskShown] = {}
+    cursor: str = ""  # how far it has been looked for
+    candidates: tuple[str, ...] = ()  # streams found on the way that it may be
 
 
 class FileShown(_Part):
-    """A file of the reply: uploaded as `file`, asked to be shared, shared as `ts`; or given up."""
+    """A file of the reply: uploaded as `file`, asked to be shared, shared; or given up."""
 
     id: str
     file: str = ""
+    away_since: float | None = None  # when the gateway first did not hand it out
     asked_at: float | None = None
+    cursor: str = ""  # how far it has been looked for
     shared: bool = False
-    failures: int = 0
+    refusals: int = 0
     failed: bool = False
 
 
@@ -86,6 +94,7 @@ class SlackShown(Shown):
     files: tuple[FileShown, ...] = ()
     parts: int = 0  # messages asked for so far
     streams: bool = True  # nobody has refused them here
+    detached: bool = False  # nothing can be written in the thread: the reply goes on at top level
     level: int = 0  # how far the format is degraded
     shrunk: int = 0  # how often the size of a message was halved
     closed: int = 0  # streams that ended by themselves
@@ -93,6 +102,11 @@ class SlackShown(Shown):
     halted: bool = False  # the reader has pressed Slack's own stop button
     given_up: bool = False
     response: ResponseShown | None = None  # the bot may not post here: what a command's own way has taken
+
+    @property
+    def is_out_of_ways(self) -> bool:
+        """Whether Slack takes the answer in no form: all that is left is to say so."""
+        return self.level > LAST_LEVEL
 
 
 def digest_of(text: str) -> str:

@@ -25,6 +25,7 @@ Report = Callable[[ChannelState, str], None]
 
 _FIRST_RETRY = 1.0  # seconds
 _LONGEST_RETRY = 30.0
+_STEADY = 30.0  # seconds that a connection has to last for the next retry to be quick again
 _WRONG_TOKEN_RETRY = 60.0
 _HELLO = 15.0
 _PING = 10.0
@@ -62,15 +63,15 @@ class SocketMode:
                 try:
                     connection = await self._open()
                 except Failure as failure:
-                    await self._wait(failure, retry)
-                    retry = min(_LONGEST_RETRY, retry * 2)
-                    continue
-                retry = _FIRST_RETRY
-                self._report(ChannelState.RUNNING, "")
-                end = await connection.ended
-                if end is _End.LEAVING:
-                    continue  # the old one lives on for a moment, for its acks
-                await self._after(end)
+                    pause = self._not_opened(failure)
+                else:
+                    opened_at = self._clock.now()
+                    self._report(ChannelState.RUNNING, "")
+                    pause = self._ended(await connection.ended)
+                    if self._clock.now() - opened_at > _STEADY:
+                        retry = _FIRST_RETRY
+                await self._clock.sleep(max(pause, retry * random.uniform(0.8, 1.2)))
+                retry = min(_LONGEST_RETRY, retry * 2)
         finally:
             await self._end_all()
 
@@ -87,27 +88,30 @@ class SocketMode:
             raise
         return connection
 
-    async def _wait(self, failure: Failure, retry: float) -> None:
+    def _not_opened(self, failure: Failure) -> float:
+        """Say so; for how many seconds nothing should be tried after it."""
         if isinstance(failure, Unauthorised):
             self._report(ChannelState.FAILED, f"the app token is not accepted ({failure})")
-            await self._clock.sleep(_WRONG_TOKEN_RETRY)
-            return
+            return _WRONG_TOKEN_RETRY
         self._report(ChannelState.DEGRADED, f"no connection to Slack ({failure}); trying again")
-        pause = max(retry, failure.retry_after) if isinstance(failure, RateLimited) else retry
-        await self._clock.sleep(pause * random.uniform(0.8, 1.2))
+        return failure.retry_after if isinstance(failure, RateLimited) else 0.0
 
-    async def _after(self, end: _End) -> None:
+    def _ended(self, end: _End) -> float:
+        """Say so; for how many seconds nothing should be tried after it."""
         match end:
+            case _End.LEAVING:
+                pass  # the old one lives on for a while: nobody notices
             case _End.SWITCHED_OFF:
                 self._report(ChannelState.FAILED, "Socket Mode is switched off in the app's settings")
-                await self._clock.sleep(_WRONG_TOKEN_RETRY)
+                return _WRONG_TOKEN_RETRY
             case _End.TOO_MANY:
                 self._report(
                     ChannelState.CONFLICT, "this app has too many connections: another process uses its tokens"
                 )
-                await self._clock.sleep(_LONGEST_RETRY)
-            case _:
+                return _LONGEST_RETRY
+            case _End.LOST:
                 self._report(ChannelState.DEGRADED, "the connection to Slack is interrupted; connecting again")
+        return 0.0
 
     async def _end_all(self) -> None:
         tasks = tuple(self._connections)

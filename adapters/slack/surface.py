@@ -52,7 +52,8 @@ class SlackSurface:
             return ()
         may_stream = rules.may_stream and not self._performer.places.known_to_refuse(self._spot)
         draft = self._draft(view, shown.level)
-        return Planner(replace(rules, may_stream=may_stream), self._spot, view, draft, shown, now).ops()
+        spot = self._spot_of(shown)
+        return Planner(replace(rules, may_stream=may_stream), spot, view, draft, shown, now).ops()
 
     async def perform(self, op: Op) -> Receipt:
         return await self._performer.perform(self._spot, op)
@@ -75,10 +76,14 @@ class SlackSurface:
         sent = [page.ts for page in shown.pages if page.ts]
         if not sent:
             return ()
-        if self._spot.root is None:
+        spot = self._spot_of(shown)
+        if spot.root is None:
             return [*sent, *(ROOT_ALIAS + ts for ts in sent)]
         # The thread under a message of a conversation without a thread belongs to that conversation.
-        return sent if self._spot.is_own_thread else [*sent, ROOT_ALIAS + self._spot.root]
+        return sent if spot.is_own_thread else [*sent, ROOT_ALIAS + spot.root]
+
+    def _spot_of(self, shown: SlackShown) -> Spot:
+        return replace(self._spot, root=None) if shown.detached else self._spot
 
     def _draft(self, view: View, level: int) -> Draft:
         if self._drawn is None or self._drawn[0] is not view or self._drawn[1] != level:

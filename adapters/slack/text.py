@@ -10,6 +10,7 @@ from channels.markdown.blocks import Blocks, Leaf
 
 _TOKEN = re.compile(r"<(?P<sign>[@#!]?)(?P<target>[^<>|]*)(?:\|(?P<label>[^<>]*))?>")
 _SCHEME = re.compile(r"^(?:https?://|mailto:)")
+_BROADCASTS = frozenset({"here", "channel", "everyone"})
 _RINGS = re.compile(r"<(?=[!@])|@(?=(?:channel|here|everyone|all)(?!\w))", re.IGNORECASE)
 _INDENTED_RING = re.compile(r"(?: {4}|\t).*(?:<[!@]|@(?:channel|here|everyone|all))", re.IGNORECASE)
 
@@ -62,8 +63,9 @@ def _token_text(token: re.Match[str], users: Mapping[str, str], channels: Mappin
         case "#":
             return "#" + (label.removeprefix("#") or channels.get(target) or target)
         case "!":
-            kind = target.partition("^")[0]
-            return label or ("@" + kind if kind in ("here", "channel", "everyone") else "")
+            kind, _, rest = target.partition("^")
+            name = rest if kind == "subteam" else kind if kind in _BROADCASTS else ""
+            return label or (f"@{name}" if name else "")
     address = _unescape(target)
     bare = _SCHEME.sub("", address)
     if not label or label in (address, bare) or label.rstrip("/") == bare.rstrip("/"):

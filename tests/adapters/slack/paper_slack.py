@@ -64,10 +64,12 @@ class Paper:
 
 
 class PaperSlack:
-    """Performs the ops of one reply. `broken` lists what a real Slack would mind."""
+    """Performs the ops of one reply. `broken` lists what a real Slack would mind; `no_end` is why no stream can be
+    ended."""
 
     def __init__(self, now: Callable[[], float], *, stream_bytes: int = STREAM_BYTES) -> None:
         self.now = now
+        self.no_end: Failure | None = None
         self.papers: list[Paper] = []
         self.broken: list[str] = []
         self.calls: list[Op] = []
@@ -176,6 +178,8 @@ class PaperSlack:
         if paper.state in ("stopped", "expired", ""):
             paper.told = True
             raise Closed("message_not_in_streaming_state")
+        if self.no_end is not None:
+            raise self.no_end
         self._check_size(paper.text + op.text, paper.tasks, op.tasks)
         paper.text += op.text
         self._take_tasks(paper, op.tasks)

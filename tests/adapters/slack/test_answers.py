@@ -377,7 +377,7 @@ async def test_a_file_that_the_gateway_hands_out_only_after_its_restart_still_co
     open_desk: OpenDesk, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     desk = await open_desk([Say("Here you are."), GiveFile("report.txt", b"all is well")])
-    monkeypatch.setattr(desk.bench.gateway, "open_file", away_for(15, desk))
+    monkeypatch.setattr(desk.bench.gateway, "open_file", away_for(45, desk))
     root = await desk.ask("report")
     await desk.answered()
     assert [reply.files for reply in desk.replies(root)] == [(), ("report.txt",)]
@@ -549,7 +549,7 @@ async def test_a_place_that_is_closed_meanwhile_ends_the_reply(open_desk: OpenDe
     await desk.shows("w5w", root)
     slack.archive(GENERAL)
     await desk.answered()
-    assert (await desk.turn_of()).state is TurnState.DONE
+    assert (await desk.turn_of()).state is TurnState.DEAD
     slack.archive(GENERAL, False)
     other = await desk.ask("hello", channel=SECRET)
     await desk.answered(2)

@@ -61,6 +61,32 @@ async def test_a_socket_over_which_nothing_happens_is_kept(open_desk: OpenDesk, 
     assert desk.bench.inbox.health.state is ChannelState.RUNNING
 
 
+@pytest.mark.parametrize("leaves", [True, False], ids=["leaves", "lost"])
+async def test_a_socket_that_never_lasts_is_opened_again_ever_more_calmly_and_heals(
+    open_desk: OpenDesk, slack: SlackEmulator, leaves: bool
+) -> None:
+    desk = await open_desk([Say("back")])
+
+    async def cut() -> None:
+        while True:
+            await desk.until(lambda: [c for c in slack.sockets.connections if not c.leaving], timeout=60)
+            if leaves:
+                slack.disconnect_sockets("refresh_requested")
+            else:
+                slack.drop_sockets()
+            await asyncio.sleep(0)
+
+    cutting = asyncio.create_task(cut())
+    await desk.bench.clock.sleep(45)
+    cutting.cancel()
+    await asyncio.gather(cutting, return_exceptions=True)
+    assert 4 <= len(desk.calls("apps.connections.open")) <= 7
+    root = await desk.ask("still there?")
+    await desk.answered()
+    assert desk.text(root) == "back"
+    assert desk.bench.inbox.health.state is ChannelState.RUNNING
+
+
 @pytest.mark.parametrize("reason", ["refresh_requested", "warning"])
 async def test_the_next_socket_is_open_before_the_old_one_is_closed(
     open_desk: OpenDesk, slack: SlackEmulator, reason: str

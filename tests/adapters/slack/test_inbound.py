@@ -6,6 +6,7 @@ import re
 from typing import Any
 
 import pytest
+from pydantic import JsonValue
 
 from channels.access import ConversationScope, Groups, Policy
 from channels.inputs import Ask
@@ -25,7 +26,7 @@ from tests.emulators.slack import (
     DeliveryState,
     SlackEmulator,
 )
-from tests.scripted import GiveFile, Pause, Say, UseTool
+from tests.scripted import AskPerson, GiveFile, Pause, Say, UseTool
 
 
 async def acked(desk: Desk) -> None:
@@ -189,6 +190,32 @@ async def test_a_file_that_may_not_be_read_is_named_in_the_question(open_desk: O
     assert "could not be fetched" in desk.bench.gateway.questions[0]
 
 
+def external(name: str, url: str = "https://docs.example/d/1") -> dict[str, Any]:
+    """A file that was shared from another service."""
+    return {"id": "F0PLAN", "name": name, "is_external": True, "external_type": "gdrive", "url_private": url}
+
+
+async def test_a_file_that_lies_elsewhere_is_a_link_in_the_question_and_one_that_is_gone_is_named(
+    open_desk: OpenDesk, slack: SlackEmulator
+) -> None:
+    desk = await open_desk([Say("ok")])
+    base = {"type": "message", "channel": slack.direct(ANN).id, "channel_type": "im", "user": ANN}
+    share = {**base, "subtype": "file_share", "text": ""}
+    passed_on = {"author_name": "Bob", "text": "See here", "files": [external("Plan")]}
+    slack.event({**share, "ts": "1750000100.000100", "files": [external("Plan 2027")]})
+    await desk.answered()
+    slack.event({**base, "ts": "1750000200.000100", "text": "summarise", "attachments": [passed_on]})
+    await desk.answered(2)
+    lost = {"id": "F0LOST", "name": "old.txt", "mode": "tombstone"}
+    slack.event({**share, "ts": "1750000300.000100", "files": [lost, external("Nowhere", "")]})
+    await desk.answered(3)
+    assert desk.bench.gateway.questions == [
+        "[Plan 2027](https://docs.example/d/1)",
+        "> Bob: See here\n>\n> [Plan](https://docs.example/d/1)\n\nsummarise",
+        "Nowhere\n\n(The attached file 'old.txt' could not be fetched.)",
+    ]
+
+
 async def test_a_message_that_is_passed_on_reaches_the_agent_with_and_without_words(
     open_desk: OpenDesk, slack: SlackEmulator
 ) -> None:
@@ -257,6 +284,28 @@ async def test_a_question_by_slash_command_is_repeated_above_its_answer_and_its_
     await desk.answered(2)
     assert desk.bench.gateway.questions == ["what is the Rhine?", "how long?"]
     assert len({run.request.thread for run in desk.bench.gateway.runs}) == 1
+
+
+@pytest.mark.parametrize("options", [[], ["Paris", "Rome"]], ids=["words", "buttons"])
+async def test_a_question_says_where_it_can_be_answered_and_there_it_can(
+    open_desk: OpenDesk, slack: SlackEmulator, options: list[JsonValue]
+) -> None:
+    asking = AskPerson({"question": "Which city?", "options": options})
+    desk = await open_desk([asking], [Say("Booked.")], [asking], [asking])
+    await slack.slash_command(GENERAL, ANN, "/agent", "book a flight")
+    await desk.answered()
+    (asked,) = slack.answers(GENERAL)
+    assert "nswer in the thread under this message." in asked.text
+    await slack.send(GENERAL, ANN, "Paris", thread_ts=asked.ts)
+    await desk.answered(2)
+    await desk.until(lambda: "Answered: Paris" in slack.answers(GENERAL)[0].text)
+    assert "Booked." in desk.text(asked.ts)
+    root = await desk.ask("in a thread")
+    await desk.answered(3)
+    await slack.dm(ANN, "in a direct message")
+    await desk.answered(4)
+    for message in (*desk.replies(root), *slack.answers(slack.direct(ANN).id)):
+        assert "nswer with a message here." in message.text
 
 
 @pytest.mark.parametrize("kind", [ChannelKind.PUBLIC, ChannelKind.PRIVATE, ChannelKind.DIRECT])

@@ -41,7 +41,7 @@ from tests.emulators.slack.text import broadcasts
         ("<https://x.example|the site>", "[the site](https://x.example)"),
         ("<mailto:a@x.example|a@x.example>", "a@x.example"),
         ("<!here> <!subteam^S1|@team> <!date^1^{date}|noon>", "@here @team noon"),
-        ("<@U404>", "@U404"),
+        ("<@U404> <!subteam^S012AB> <!date^1^{date}>", "@U404 @S012AB "),
     ],
 )
 def test_encoded_text_is_read_as_people_see_it(encoded: str, read: str) -> None:

@@ -105,6 +105,9 @@ class ChatStreams:
         if state in (StreamState.STOPPED, StreamState.EXPIRED):
             stream.told = True
             raise Refusal("message_not_in_streaming_state")
+        refusals = self._world.channels[message.channel].end_refusals
+        if refusal := refusals.get(stream.recipient) or refusals.get(""):
+            raise Refusal(refusal)
         content = read_content(call.args.values.get("markdown_text"), _chunks(call))
         blocks = call.args.structure("blocks", "invalid_blocks_format")
         final_blocks = check_blocks(blocks, too_many="msg_blocks_too_many") if blocks is not None else []

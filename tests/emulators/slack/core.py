@@ -29,6 +29,8 @@ class Settings:
     """conversations.history and .replies as commercial apps outside the Marketplace get them."""
     stream_seconds: float = rules.STREAM_SECONDS
     stream_bytes: int = rules.STREAM_BYTES
+    upload_seconds: float = 0.0
+    """How long the bytes of a file take, once they are all there, to be acknowledged."""
     subscriptions: frozenset[str] = frozenset(rules.EVENT_TYPES)
 
 
@@ -150,6 +152,8 @@ class Core:
         if root.thread_ts:
             self.break_rule(f"{call.method} with the ts of a reply as thread_ts")
             return root.thread_ts
+        if root.reply_refusal:
+            raise Refusal(root.reply_refusal)
         if root.deleted and not channel.replies(ts):
             return None
         return ts

@@ -169,10 +169,11 @@ class SlackEmulator(People):
 
     def refuse_streams(self, channel: str, error: str, user: str = "") -> None:
         """Refuse chat.startStream in a conversation, for one recipient or ("") for all; error "" heals it."""
-        refusals = self.world.channels[channel].stream_refusals
-        refusals[user] = error
-        if not error:
-            del refusals[user]
+        self.world.channels[channel].stream_refusals[user] = error
+
+    def refuse_ends(self, channel: str, error: str, user: str = "") -> None:
+        """Refuse chat.stopStream likewise: such a stream is only ended by its age."""
+        self.world.channels[channel].end_refusals[user] = error
 
     def grant(self, scopes: Sequence[str], team: str = TEAM) -> None:
         """Give the bot of a workspace exactly these scopes."""
@@ -199,6 +200,10 @@ class SlackEmulator(People):
     def refuse_edits(self, channel: str, ts: str, error: str = "edit_window_closed") -> None:
         """Refuse chat.update of one message (`edit_window_closed`, `cant_update_message`); "" heals it."""
         self.world.channels[channel].messages[ts].edit_refusal = error
+
+    def refuse_replies(self, channel: str, ts: str, error: str = "cannot_reply_to_message") -> None:
+        """Refuse whatever is written in the thread under one message; "" heals it."""
+        self.world.channels[channel].messages[ts].reply_refusal = error
 
     def expire_streams(self) -> list[str]:
         """End every running stream as if it had grown too old, earlier than the app could know; returns their ts."""

@@ -114,6 +114,7 @@ class Files:
     async def receive(self, request: web.Request) -> web.Response:
         """The bytes of an upload; its address is secret enough, so a token has no business here."""
         body = await request.read()
+        await self._core.clock.sleep(self._core.settings.upload_seconds)
         if request.content_type == "multipart/form-data":
             self._core.break_rule("multipart upload is not taken here: send the bytes as they are")
         if "Authorization" in request.headers:

@@ -105,6 +105,7 @@ class Message:
     deleted: bool = False
     edited_at: str = ""
     edit_refusal: str = ""
+    reply_refusal: str = ""
     stream: Stream | None = None
     versions: list[Version] = field(default_factory=list)
 
@@ -125,7 +126,8 @@ class Message:
 
 @dataclass(slots=True)
 class Channel:
-    """A conversation. `stream_refusals`: the error of chat.startStream by recipient id ("" is anybody)."""
+    """A conversation. `stream_refusals`: the error of chat.startStream by recipient id ("" is anybody), `end_refusals`
+    that of chat.stopStream."""
 
     id: str
     name: str
@@ -135,6 +137,7 @@ class Channel:
     archived: bool = False
     shared: bool = False
     stream_refusals: dict[str, str] = field(default_factory=dict)
+    end_refusals: dict[str, str] = field(default_factory=dict)
     messages: dict[str, Message] = field(default_factory=dict)
 
     def thread(self, root: str) -> list[Message]:
