@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import aclosing
 
 import structlog
 from starlette.types import ASGIApp
@@ -125,14 +126,14 @@ class FeishuAdapter:
                 return
 
     async def _recover(self) -> None:
-        """Credentials that are refused may be put right again without anything being sent or received."""
+        """An app that is refused may be put right again without anything being sent or received."""
         while True:
             await self._clock.sleep(_TRY_AGAIN)
             if self._api.refused:
                 try:
-                    await self._api.token()
+                    await self._people.look_up_bot()
                 except Failure as error:
-                    log.info("the app's credentials are still not accepted", cause=str(error))
+                    log.info("the app is still not accepted", cause=str(error))
 
     # ---------------------------------------------------------------- health
 
@@ -188,11 +189,12 @@ class FeishuAdapter:
         path = f"im/v1/messages/{reference.get('message')}/resources/{reference.get('key')}"
         size, most = 0, self._settings.limits.attachment_bytes
         try:
-            async for chunk in self._api.download(path, {"type": str(reference.get("type", "file"))}):
-                size += len(chunk)
-                if size > most:
-                    raise Failure(f"larger than {most} bytes")
-                yield chunk
+            async with aclosing(self._api.download(path, {"type": str(reference.get("type", "file"))})) as chunks:
+                async for chunk in chunks:
+                    size += len(chunk)
+                    if size > most:
+                        raise Failure(f"larger than {most} bytes")
+                    yield chunk
         except ApiRefusal as refusal:
             if refusal.means is Means.NO_SCOPE:
                 raise Transient(refusal.describe()) from None

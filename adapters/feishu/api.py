@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Mapping
+import io
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
 from dataclasses import dataclass
 
 import anyio
@@ -23,6 +24,7 @@ _LIMITS = httpx.Limits(max_connections=50, max_keepalive_connections=20, keepali
 _RENEW_BEFORE = 300.0  # seconds before its end a token is replaced; the platform gives a new one from 30 min on
 _TOKEN_PATH = "/open-apis/auth/v3/tenant_access_token/internal"
 _CHUNK = 65_536
+_LARGEST_REFUSAL = 65_536  # bytes; what is larger is no word of the platform's own
 
 Json = dict[str, JsonValue]
 
@@ -35,11 +37,15 @@ class Upload:
     name: str
     data: bytes
 
+    def form(self) -> dict[str, tuple[str, io.BytesIO]]:
+        """The form's file. What is written in pieces has the client's time for each of them, not for the whole."""
+        return {self.field: (self.name, io.BytesIO(self.data))}
+
 
 class Api:
     """Calls with the app's tenant token. Raises `ApiRefusal` for what the platform answers, `Failure`s for the rest.
 
-    `refused` says why the app's credentials are not accepted (empty: they are), `missing` which calls lack a scope.
+    `refused` says why the app is not accepted (empty: it is, as far as is known), `missing` which calls lack a scope.
     """
 
     def __init__(self, domain: str, app_id: str, app_secret: str, clock: Clock) -> None:
@@ -98,27 +104,33 @@ class Api:
                 return {}
             raise
 
-    async def download(self, path: str, query: Mapping[str, str]) -> AsyncIterator[bytes]:
-        """The bytes of a resource, as they come."""
-        client = await self._open()
+    async def download(self, path: str, query: Mapping[str, str]) -> AsyncGenerator[bytes, None]:
+        """The bytes of a resource, as they come. Their type is whatever it is: also that of the platform's refusals."""
+        doing, client = "fetching a file", await self._open()
         for attempt in (1, 2):
             headers = await self._headers()
             url = f"{self.domain}/open-apis/{path}"
             try:
                 async with client.stream("GET", url, params=dict(query), headers=headers) as answer:
-                    if answer.status_code == 200 and "json" not in answer.headers.get("content-type", ""):
-                        async for chunk in answer.aiter_bytes(_CHUNK):
-                            yield chunk
-                        return
-                    await answer.aread()
-                    self._read("fetching a file", answer)
-                    raise Unknown("the platform sent no file")
+                    chunks = answer.aiter_bytes(_CHUNK)
+                    if answer.status_code != 200 or _may_be_refusal(answer.headers):
+                        beginning = await _beginning(chunks)
+                        if answer.status_code != 200 or _is_refusal(beginning):
+                            _read(doing, answer, beginning)
+                            raise Unknown("the platform sent no file")
+                        yield beginning
+                    async for chunk in chunks:
+                        yield chunk
+                    self._refuse("")
+                    return
             except httpx.HTTPError as error:
                 raise _of_http(error) from None
             except ApiRefusal as refusal:
-                if attempt == 2 or refusal.means is not Means.BAD_TOKEN:
-                    raise
-                self._drop(headers)
+                if refusal.means is Means.BAD_TOKEN and attempt == 1:
+                    self._drop(headers)
+                    continue
+                self._note(refusal)
+                raise
 
     async def endpoint(self) -> Json:
         """Where to open the long connection. Answers what the platform says, refusals included."""
@@ -128,7 +140,7 @@ class Api:
             answer = await client.post(f"{self.domain}/callback/ws/endpoint", json=body, headers={"locale": "zh"})
         except httpx.HTTPError as error:
             raise _of_http(error) from None
-        found = _json(answer)
+        found = _object(answer.content)
         if found is None:
             raise Transient(f"the platform answered {answer.status_code} when asked where to connect")
         return found
@@ -142,7 +154,7 @@ class Api:
             body = {"app_id": self.app_id, "app_secret": self._secret}
             try:
                 answer = await client.post(f"{self.domain}{_TOKEN_PATH}", json=body)
-                found = self._read("fetching a token", answer, inner="")
+                found = _read("fetching a token", answer, answer.content, inner="")
             except httpx.HTTPError as error:
                 raise Transient(str(_of_http(error))) from None
             except Unknown as error:
@@ -156,7 +168,6 @@ class Api:
             if not isinstance(token, str) or not isinstance(life, int | float):
                 raise Transient("the platform gave no token")
             self._token, self._token_ends = token, self._clock.now() + life
-            self._refuse("")
             return token
 
     # ---------------------------------------------------------------- inside
@@ -181,10 +192,10 @@ class Api:
                     params=dict(query or {}),
                     json=body if upload is None else None,
                     data=body if upload is not None else None,
-                    files={upload.field: (upload.name, upload.data)} if upload is not None else None,
+                    files=upload.form() if upload is not None else None,
                     headers=headers,
                 )
-                found = self._read(doing, answer)
+                found = _read(doing, answer, answer.content)
             except httpx.HTTPError as error:
                 raise _of_http(error) from None
             except ApiRefusal as refusal:
@@ -193,7 +204,9 @@ class Api:
                     continue
                 if refusal.means is Means.NO_SCOPE and not optional:
                     self._miss(doing, refusal.describe())
+                self._note(refusal)
                 raise
+            self._refuse("")
             self._miss(doing, "")
             return found
         raise AssertionError("the second attempt returns or raises")
@@ -205,6 +218,11 @@ class Api:
         """Fetch a new token next time, unless somebody has done so already."""
         if headers["Authorization"] == f"Bearer {self._token}":
             self._token_ends = 0.0
+
+    def _note(self, refusal: ApiRefusal) -> None:
+        """Remember a refusal of the app itself: until a call is accepted, whatever the call."""
+        if refusal.means in (Means.BAD_TOKEN, Means.BAD_APP):
+            self._refuse(f"unauthorised: {refusal.describe()}")
 
     def _refuse(self, reason: str) -> None:
         if reason != self.refused:
@@ -220,23 +238,6 @@ class Api:
             del self.missing[doing]
         self.changed()
 
-    @staticmethod
-    def _read(doing: str, answer: httpx.Response, inner: str = "data") -> Json:
-        found = _json(answer)
-        code = found.get("code") if found is not None else None
-        if found is None or not isinstance(code, int):
-            if 400 <= answer.status_code < 500:
-                raise ApiRefusal(doing, answer.status_code, 0, "an answer without a code", reset=_reset(answer.headers))
-            raise Unknown(f"{doing}: the platform answered {answer.status_code} without a code")
-        if code == 0 and answer.status_code < 400:
-            data = found.get(inner) if inner else found
-            return data if isinstance(data, dict) else found
-        error = found.get("error")
-        violations = error.get("permission_violations") if isinstance(error, dict) else None
-        text = str(found.get("msg", ""))
-        scopes = scopes_in(text, violations)
-        raise ApiRefusal(doing, answer.status_code, code, text, reset=_reset(answer.headers), scopes=scopes)
-
     async def _open(self) -> httpx.AsyncClient:
         async with self._opening:
             if self._client is None:
@@ -250,9 +251,47 @@ def _make_client() -> httpx.AsyncClient:
     return httpx.AsyncClient(timeout=_TIMEOUT, limits=_LIMITS)
 
 
-def _json(answer: httpx.Response) -> Json | None:
+def _read(doing: str, answer: httpx.Response, body: bytes, inner: str = "data") -> Json:
+    """What an answer holds, whose body may be the beginning of one only. Raises `ApiRefusal` or `Unknown`."""
+    found = _object(body)
+    code = found.get("code") if found is not None else None
+    if found is None or not isinstance(code, int):
+        if 400 <= answer.status_code < 500:
+            raise ApiRefusal(doing, answer.status_code, 0, "an answer without a code", reset=_reset(answer.headers))
+        raise Unknown(f"{doing}: the platform answered {answer.status_code} without a code")
+    if code == 0 and answer.status_code < 400:
+        data = found.get(inner) if inner else found
+        return data if isinstance(data, dict) else found
+    error = found.get("error")
+    violations = error.get("permission_violations") if isinstance(error, dict) else None
+    text = str(found.get("msg", ""))
+    scopes = scopes_in(text, violations)
+    raise ApiRefusal(doing, answer.status_code, code, text, reset=_reset(answer.headers), scopes=scopes)
+
+
+def _may_be_refusal(headers: httpx.Headers) -> bool:
+    return "json" in headers.get("content-type", "") and "content-disposition" not in headers
+
+
+def _is_refusal(beginning: bytes) -> bool:
+    found = _object(beginning) if len(beginning) <= _LARGEST_REFUSAL else None
+    code = found.get("code") if found is not None else None
+    return isinstance(code, int) and code != 0
+
+
+async def _beginning(chunks: AsyncIterator[bytes]) -> bytes:
+    """Enough of a body to tell whether it is a refusal; the rest is still to come."""
+    beginning = bytearray()
+    async for chunk in chunks:
+        beginning += chunk
+        if len(beginning) > _LARGEST_REFUSAL:
+            break
+    return bytes(beginning)
+
+
+def _object(body: bytes) -> Json | None:
     try:
-        found = read_json(answer.content)
+        found = read_json(body)
     except ValueError:
         return None
     return found if isinstance(found, dict) else None

@@ -16,6 +16,7 @@ from adapters.feishu.ops import (
     LARGEST_IMAGE,
     CreateCard,
     EditMessage,
+    Format,
     LookFor,
     OpenStreaming,
     PatchCard,
@@ -26,12 +27,24 @@ from adapters.feishu.ops import (
     UploadFile,
     WriteText,
 )
-from channels.adapter import Draw, Failure, Gone, Op, OpenFile, Receipt, Refused, TooLarge, Unknown
+from channels.adapter import (
+    SLOWEST_LINE,
+    Draw,
+    Failure,
+    FileAway,
+    Gone,
+    Op,
+    OpenFile,
+    Receipt,
+    Refused,
+    TooLarge,
+    Unknown,
+)
 from channels.model import File
 
 log = structlog.get_logger(__name__)
 
-_LONGEST = 28.0  # seconds for one op, a repetition included
+_LONGEST = 28.0  # seconds for one op, a repetition included; an upload gets what its size needs besides
 _CARD_OPS = (CreateCard, WriteText, UpdateCard, OpenStreaming)
 _PICTURES = (b"\x89PNG\r\n", b"\xff\xd8\xff", b"GIF8", b"BM")
 _FILE_TYPES = {
@@ -57,12 +70,14 @@ class Calls:
     async def perform(self, op: Op, turn: str) -> Receipt:
         """Make one call. Raises a `Failure` and nothing else."""
         try:
-            async with asyncio.timeout(_LONGEST):
+            if isinstance(op, UploadFile):
+                return await self._upload(op.file)
+            async with _in_time():
                 return await self._perform(op, turn)
         except ApiRefusal as refusal:
             raise self._failure(op, refusal) from None
         except TimeoutError:
-            raise Unknown(f"no answer within {_LONGEST:g} s") from None
+            raise Unknown("no answer in time") from None
 
     def _failure(self, op: Op, refusal: ApiRefusal) -> Failure:
         is_card_op = isinstance(op, _CARD_OPS)
@@ -73,7 +88,8 @@ class Calls:
         if refusal.means is Means.NO_SCOPE and not isinstance(op, Send | SendFile):
             return Refused(refusal.describe())
         app = op.draws[-1] if op.draws else Draw("messages")
-        return failure_of(refusal, app=app, message=op.draws[0] if op.draws else app)
+        answers = isinstance(op, Send | SendFile) and op.answers is not None
+        return failure_of(refusal, app=app, message=op.draws[0] if op.draws else app, answers=answers)
 
     async def _perform(self, op: Op, turn: str) -> Receipt:
         match op:
@@ -82,6 +98,8 @@ class Calls:
                 found = await self._api.call("making cards", "POST", "cardkit/v1/cards", body, repeat=True)
                 return Receipt(_id(found, "card_id"))
             case Send():
+                if op.sheet.format is Format.NOTE:
+                    log.warning("an answer is refused in every form; the reader is told so", chat=op.chat, turn=turn)
                 uuid = f"{turn}-{op.sheet.key}"
                 return await self._send(op.kind, op.content, op.answers, op.chat, uuid, in_thread=op.in_thread)
             case SendFile():
@@ -109,8 +127,6 @@ class Calls:
                     return await self._patch(left.message, op.data)
                 await self._api.call("recalling messages", "DELETE", f"im/v1/messages/{left.message}", repeat=True)
                 return Receipt()
-            case UploadFile():
-                return await self._upload(op.file)
             case _:
                 raise Refused(f"not an op of this platform: {type(op).__name__}")
 
@@ -156,23 +172,46 @@ class Calls:
     # ---------------------------------------------------------------- files
 
     async def _upload(self, file: File) -> Receipt:
-        data = await self._open_file(file)
+        data = await self._opened(file)
         if not data:
             raise Refused("the file is empty")
         if len(data) > LARGEST_FILE:
             raise TooLarge(f"the file has {len(data)} bytes", LARGEST_FILE)
-        if data.startswith(_PICTURES) and len(data) <= LARGEST_IMAGE:
-            upload = Upload("image", file.name, data)
-            fields: Json = {"image_type": "message"}
-            found = await self._api.call(
-                "uploading pictures", "POST", "im/v1/images", fields, upload=upload, repeat=True
-            )
-            return Receipt(_id(found, "image_key"), {"kind": "image"})
+        async with _in_time(len(data)):
+            if data.startswith(_PICTURES) and len(data) <= LARGEST_IMAGE:
+                try:
+                    return await self._upload_picture(file, data)
+                except ApiRefusal as refusal:
+                    if refusal.means is not Means.REFUSED:
+                        raise
+                    log.info("a picture is sent as a file", cause=refusal.describe())
+            return await self._upload_file(file, data)
+
+    async def _opened(self, file: File) -> bytes:
+        try:
+            async with _in_time():
+                return await self._open_file(file)
+        except TimeoutError:
+            raise FileAway("the file cannot be fetched in time") from None
+
+    async def _upload_picture(self, file: File, data: bytes) -> Receipt:
+        fields: Json = {"image_type": "message"}
+        upload = Upload("image", file.name, data)
+        found = await self._api.call("uploading pictures", "POST", "im/v1/images", fields, upload=upload, repeat=True)
+        return Receipt(_id(found, "image_key"), {"kind": "image"})
+
+    async def _upload_file(self, file: File, data: bytes) -> Receipt:
         _, _, extension = file.name.rpartition(".")
-        fields = {"file_type": _FILE_TYPES.get(extension.lower(), "stream"), "file_name": file.name or "file"}
-        upload = Upload("file", file.name or "file", data)
+        name = file.name or "file"
+        fields: Json = {"file_type": _FILE_TYPES.get(extension.lower(), "stream"), "file_name": name}
+        upload = Upload("file", name, data)
         found = await self._api.call("uploading files", "POST", "im/v1/files", fields, upload=upload, repeat=True)
         return Receipt(_id(found, "file_key"), {"kind": "file"})
+
+
+def _in_time(size: int = 0) -> asyncio.Timeout:
+    """The time for an op that sends a file of `size` bytes."""
+    return asyncio.timeout(_LONGEST + size / SLOWEST_LINE)
 
 
 def _id(found: Json, name: str) -> str:

@@ -37,6 +37,10 @@ class SentBefore(Refused):
     """The card entity is in a message already: an earlier try to send it has worked."""
 
 
+class NoTopics(Refused):
+    """Messages cannot be answered in a topic there: not the content is at fault."""
+
+
 class Means(Enum):
     """What a code says, in the words of the contract."""
 
@@ -53,6 +57,7 @@ class Means(Enum):
     FORBIDDEN = "nothing may be sent there"
     REFUSED = "the content is refused"
     SENT_BEFORE = "the card is in a message already"
+    NO_TOPICS = "it cannot be answered in a topic"
     BUSY = "not now"
 
 
@@ -99,12 +104,15 @@ CODES: Mapping[int, Means] = {
     230110: Means.GONE,  # deleted
     231003: Means.GONE,
     230031: Means.GONE,  # too old to be changed
+    99992351: Means.GONE,  # the id is not, or not any more, that of anything
+    99992354: Means.GONE,
     230002: Means.FORBIDDEN,  # the bot is not in the chat
     230013: Means.FORBIDDEN,  # the person is outside the app's range
     230034: Means.FORBIDDEN,
     230006: Means.FORBIDDEN,  # the app has no bot
     230018: Means.FORBIDDEN,
     230035: Means.FORBIDDEN,
+    230038: Means.FORBIDDEN,  # a private chat with somebody of another company
     232006: Means.FORBIDDEN,
     232009: Means.FORBIDDEN,
     232011: Means.FORBIDDEN,
@@ -114,12 +122,26 @@ CODES: Mapping[int, Means] = {
     2200: Means.BUSY,
     90235: Means.BUSY,
     230049: Means.BUSY,  # the message is being sent
+    231015: Means.BUSY,  # the same reaction is being set
+    232096: Means.BUSY,  # writing has stopped for now
+    234019: Means.BUSY,
+    300120: Means.BUSY,
     230099: Means.REFUSED,  # the cause is in the text
 }
 """Every code that means something else than `REFUSED`."""
 
+ANSWERING: Mapping[int, Means] = {
+    230071: Means.NO_TOPICS,  # the group has none
+    230072: Means.NO_TOPICS,  # the message is one of several that are shown as one
+    230019: Means.GONE,  # its topic is
+    230050: Means.GONE,  # the bot does not see it
+    230054: Means.GONE,  # nobody can answer messages of its type
+    230111: Means.GONE,  # it will delete itself
+    230075: Means.FORBIDDEN,  # the chat is encrypted
+}
+"""What codes mean when a message is answered. Where messages are changed some of these numbers mean something else."""
+
 SEQUENCE_USED = 300317
-_GATEWAY_CODES = 99_990_000
 _INNER_CODE = re.compile(r"ErrCode:\s*(\d+)")
 _CARD_TABLES_OR_ID = 11310
 _SCOPES = re.compile(r"\[([\w:.,\s-]+)\]")
@@ -159,7 +181,7 @@ class ApiRefusal(Exception):
             return Means.RATE_APP
         if self.status == 401:
             return Means.BAD_TOKEN
-        if self.status >= 500 or self.code >= _GATEWAY_CODES:
+        if self.status >= 500:
             return Means.BUSY
         return Means.REFUSED
 
@@ -192,10 +214,14 @@ def scopes_in(text: str, violations: object) -> tuple[str, ...]:
     return tuple(name.strip() for name in found[1].split(",") if name.strip()) if found else ()
 
 
-def failure_of(refusal: ApiRefusal, *, app: Draw, message: Draw) -> Failure:
-    """The failure for a call that draws on the budgets `app` (all calls of its kind) and `message` (its own)."""
+def failure_of(refusal: ApiRefusal, *, app: Draw, message: Draw, answers: bool = False) -> Failure:
+    """The failure for a call that draws on the budgets `app` (all calls of its kind) and `message` (its own).
+
+    `answers`: it was to answer a message.
+    """
     text = refusal.describe()
-    match refusal.means:
+    means = ANSWERING.get(refusal.code, refusal.means) if answers else refusal.means
+    match means:
         case Means.RATE_APP:
             return RateLimited(_DEFAULT_PAUSE if refusal.reset is None else refusal.reset, app, text)
         case Means.RATE_MESSAGE:
@@ -216,6 +242,8 @@ def failure_of(refusal: ApiRefusal, *, app: Draw, message: Draw) -> Failure:
             return Forbidden(text)
         case Means.SENT_BEFORE:
             return SentBefore(text)
+        case Means.NO_TOPICS:
+            return NoTopics(text)
         case Means.BUSY if refusal.status >= 500:
             return Unknown(text)
         case Means.BUSY:

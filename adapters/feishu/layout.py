@@ -66,7 +66,7 @@ def room_for(shown: FeishuShown, form: Format, card_bytes: int | None) -> int:
             room = (card_bytes or CARD_BYTES) - FRAME_BYTES - 2 * NARROW_PANEL_BYTES
         case Format.POST:
             room = POST_BYTES - FRAME_BYTES
-        case Format.TEXT:
+        case Format.TEXT | Format.NOTE:
             room = TEXT_BYTES // 4  # nobody wants to read more in one message
     return room if shown.room is None else max(SMALLEST_TEXT, min(room, shown.room))
 

@@ -37,17 +37,18 @@ LARGEST_IMAGE = 10 * 1024 * 1024
 BUDGETS: Mapping[str, Budget] = {
     # 10 operations a second on one card; growth is spaced by a quarter of a second.
     "card": Budget(limit=8, window=1.0, burst=1, reserve=4),
-    # 50 calls a second and 1,000 a minute for all cards of the app together.
-    "cards": Budget(limit=45, window=1.0, burst=15, reserve=15),
-    "cards_minute": Budget(limit=950, window=60.0, burst=20, reserve=150),
+    # 50 calls a second and 1,000 a minute for all cards of the app together. Without a burst: what follows each other
+    # at once comes back as a gap, for all cards at the same time, in every window from then on.
+    "cards": Budget(limit=45, window=1.0, burst=1, reserve=15),
+    "cards_minute": Budget(limit=950, window=60.0, burst=1, reserve=150),
     # 5 messages a second in one chat; 50 a second and 1,000 a minute of the app.
     "chat": Budget(limit=4, window=1.0, burst=4),
     "messages": Budget(limit=45, window=1.0, burst=15, reserve=10),
     "messages_minute": Budget(limit=950, window=60.0, burst=30, reserve=150),
     # 5 changes a second of one message, where cards cannot stream.
     "message": Budget(limit=2, window=1.0, burst=1, reserve=1),
-    "edits": Budget(limit=45, window=1.0, burst=15, reserve=15),
-    "edits_minute": Budget(limit=950, window=60.0, burst=20, reserve=150),
+    "edits": Budget(limit=45, window=1.0, burst=1, reserve=15),
+    "edits_minute": Budget(limit=950, window=60.0, burst=1, reserve=150),
     "reads": Budget(limit=30, window=1.0, burst=10),
     "uploads": Budget(limit=20, window=1.0, burst=5),
 }
@@ -64,6 +65,7 @@ class Format(StrEnum):
     PATCH = "patch"  # an interactive message that is replaced
     POST = "post"
     TEXT = "text"
+    NOTE = "note"  # a text that says that the answer is refused in every form
 
 
 class Detail(StrEnum):
@@ -124,8 +126,9 @@ class SentFile(BaseModel):
     kind: str = ""
     trouble: str = ""
     tries: int = 0
+    away_since: float | None = None  # when the gateway first did not hand it out
     sending: bool = False
-    moved: bool = False  # it goes to the chat, the question being gone
+    moved: bool = False  # it goes to the chat, as the question cannot be answered
     message: str = ""
     done: bool = False
 
@@ -153,7 +156,8 @@ class FeishuShown(Shown):
     room: int | None = None  # bytes of text in one card, once the platform has refused more
     made: int = 0  # how many messages were begun: each has a key of its own
     lost: int = 0  # how many of them were lost
-    detached: bool = False  # the question is gone: messages go to the chat instead of answering it
+    detached: bool = False  # the question cannot be answered: messages go to the chat
+    without_topic: bool = False  # it cannot be answered in a topic
     ended: bool = False  # nothing more can be shown
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from adapters.feishu.errors import CardGone, CardsUnavailable, OutOfSequence, SentBefore
+from adapters.feishu.errors import CardGone, CardsUnavailable, NoTopics, OutOfSequence, SentBefore
 from adapters.feishu.ops import (
     MESSAGE_EDITS,
     SMALLEST_TEXT,
@@ -27,6 +27,7 @@ from adapters.feishu.ops import (
     WriteText,
 )
 from channels.adapter import (
+    FILE_PATIENCE,
     Closed,
     Failure,
     FileAway,
@@ -46,7 +47,12 @@ SEQUENCE_LEAP = 10_000
 _MOST_LOST = 6
 _MOST_TRIES = 4  # for one file
 _NEXT_DETAIL = {Detail.FULL: Detail.FENCED, Detail.FENCED: Detail.BARE}
-_NEXT_FORMAT = {Format.CARD: Format.PATCH, Format.PATCH: Format.POST, Format.POST: Format.TEXT}
+_NEXT_FORMAT = {
+    Format.CARD: Format.PATCH,
+    Format.PATCH: Format.POST,
+    Format.POST: Format.TEXT,
+    Format.TEXT: Format.NOTE,
+}
 _SEQUENCED = (WriteText, UpdateCard, OpenStreaming)
 _CHANGES = (WriteText, UpdateCard, PatchCard, EditMessage)
 
@@ -66,7 +72,7 @@ def advanced(shown: FeishuShown, op: Op, outcome: Outcome, now: float, *, room: 
         case TakeBack():
             return _after_take_back(shown, op.leftover, outcome)
         case UploadFile():
-            return _after_upload(shown, op, outcome)
+            return _after_upload(shown, op, outcome, now)
         case SendFile():
             return _after_file(shown, op, outcome)
         case _:
@@ -84,7 +90,8 @@ def restored(shown: FeishuShown) -> FeishuShown:
             changes |= {"torn": sheet.format is Format.CARD, "uncertain": True, "streaming": False}
         sheets.append(sheet.model_copy(update=changes))
     leftovers = tuple(left.model_copy(update={"sequence": left.sequence + SEQUENCE_LEAP}) for left in shown.leftovers)
-    return shown.model_copy(update={"sheets": tuple(sheets), "leftovers": leftovers})
+    files = tuple(file.model_copy(update={"away_since": None}) for file in shown.files)
+    return shown.model_copy(update={"sheets": tuple(sheets), "leftovers": leftovers, "files": files})
 
 
 # ---------------------------------------------------------------- messages
@@ -113,6 +120,8 @@ def _after_sheet_op(shown: FeishuShown, op: SheetOp, outcome: Outcome, now: floa
             return _put(shown, op.index, sheet.model_copy(update=closed))
         case Gone():
             return _gone(shown, op, sheet, outcome)
+        case NoTopics() if isinstance(op, Send) and op.in_thread:
+            return _sent_elsewhere(shown, op.index, sheet, {"without_topic": True})
         case TooLarge() if not isinstance(op, LookFor | OpenStreaming) and room > SMALLEST_TEXT:
             smaller = min(room, outcome.limit or room) * 3 // 4
             return _refused_as_it_is(shown, op, sheet, {"room": max(SMALLEST_TEXT, smaller)})
@@ -207,17 +216,23 @@ def _gone(shown: FeishuShown, op: SheetOp, sheet: Sheet, outcome: Gone) -> Feish
     if isinstance(op, _CHANGES) and op.sheet.complete:
         return _let_be(shown, op, sheet)
     if isinstance(op, Send) and op.answers is not None and not isinstance(outcome, CardGone):
-        shown = shown.model_copy(update={"detached": True})
-        renewed = sheet.model_copy(update={"key": str(shown.made), "sending": False})
-        return _put(shown, op.index, renewed, begun=op.index < len(shown.sheets))
+        return _sent_elsewhere(shown, op.index, sheet, {"detached": True})
     shown = shown.model_copy(update={"lost": shown.lost + 1, "ended": shown.lost + 1 >= _MOST_LOST})
     if shown.lost > _MOST_LOST // 2:
         shown = shown.model_copy(update={"format": _NEXT_FORMAT.get(shown.format, shown.format)})
     return _begin_anew(shown, op.index, sheet, take_back=isinstance(outcome, CardGone))
 
 
+def _sent_elsewhere(shown: FeishuShown, index: int, sheet: Sheet, changes: dict[str, object]) -> FeishuShown:
+    """The same message, to be sent to another place under a key of its own."""
+    shown = shown.model_copy(update=changes)
+    renewed = sheet.model_copy(update={"key": str(shown.made), "sending": False})
+    return _put(shown, index, renewed, begun=index < len(shown.sheets))
+
+
 def _refused(shown: FeishuShown, op: SheetOp, sheet: Sheet, outcome: Failure) -> FeishuShown:
-    """The content is rejected: first less of it is trusted to be markup, then the message takes a simpler form."""
+    """The content is rejected: first less of it is trusted to be markup, then the message takes a simpler form, and at
+    last a note takes its place."""
     match op:
         case LookFor():
             return _put(shown, op.index, sheet.model_copy(update={"found": True}))
@@ -234,10 +249,14 @@ def _refused(shown: FeishuShown, op: SheetOp, sheet: Sheet, outcome: Failure) ->
     if is_card and shown.detail in _NEXT_DETAIL and not isinstance(outcome, CardsUnavailable):
         return _refused_as_it_is(shown, op, sheet, {"detail": _NEXT_DETAIL[shown.detail]})
     simpler = _NEXT_FORMAT.get(sheet.format)
-    if simpler is None:
-        return shown.model_copy(update={"ended": True})
-    shown = shown.model_copy(update={"format": simpler})
-    return _begin_anew(shown, op.index, sheet, take_back=True)
+    if simpler is not None:
+        shown = shown.model_copy(update={"format": simpler})
+        return _begin_anew(shown, op.index, sheet, take_back=True)
+    if isinstance(op, Send) and op.answers is not None:
+        # Not even the note is taken as an answer to the question: it is not what is said that is refused.
+        afresh = {"detached": True, "format": Format.PATCH, "detail": Detail.FULL}
+        return _begin_anew(shown.model_copy(update=afresh), op.index, sheet, take_back=False)
+    return shown.model_copy(update={"ended": True})
 
 
 def _refused_as_it_is(shown: FeishuShown, op: SheetOp, sheet: Sheet, changes: dict[str, object]) -> FeishuShown:
@@ -318,9 +337,10 @@ def _after_take_back(shown: FeishuShown, left: Leftover, outcome: Outcome) -> Fe
 # ---------------------------------------------------------------- files
 
 
-def _after_upload(shown: FeishuShown, op: UploadFile, outcome: Outcome) -> FeishuShown:
+def _after_upload(shown: FeishuShown, op: UploadFile, outcome: Outcome, now: float) -> FeishuShown:
     known = next((file for file in shown.files if file.id == op.file.id), SentFile(id=op.file.id))
     tries = known.tries + 1
+    away_since = now if known.away_since is None else known.away_since
     match outcome:
         case Receipt():
             file = known.model_copy(update={"key": outcome.id or "", "kind": str(outcome.extra.get("kind", "file"))})
@@ -328,10 +348,12 @@ def _after_upload(shown: FeishuShown, op: UploadFile, outcome: Outcome) -> Feish
             file = known.model_copy(update={"trouble": "it is larger than may be sent here"})
         case Refused() | Gone() | Closed():
             file = known.model_copy(update={"trouble": "it could not be sent"})
-        case Unknown() | FileAway() if tries >= _MOST_TRIES:
+        case FileAway() if now - away_since < FILE_PATIENCE:
+            file = known.model_copy(update={"away_since": away_since})
+        case Unknown() if tries < _MOST_TRIES:
+            file = known.model_copy(update={"tries": tries, "away_since": None})
+        case FileAway() | Unknown():
             file = known.model_copy(update={"trouble": "it could not be sent"})
-        case Unknown() | FileAway():
-            file = known.model_copy(update={"tries": tries})
         case _:
             return shown
     return _put_file(shown, file)
@@ -343,16 +365,27 @@ def _after_file(shown: FeishuShown, op: SendFile, outcome: Outcome) -> FeishuSho
             return _put_file(shown, op.file.model_copy(update={"sending": True}))
         case Receipt():
             return _put_file(shown, op.file.model_copy(update={"message": outcome.id or "", "done": True}))
+        case NoTopics() if op.in_thread:
+            shown = shown.model_copy(update={"without_topic": True})
+            return _put_file(shown, op.file.model_copy(update={"sending": False}))
         case Gone() if op.answers is not None:
-            shown = shown.model_copy(update={"detached": True})
-            return _put_file(shown, op.file.model_copy(update={"sending": False, "moved": True}))
-        case Refused() | TooLarge() | Gone() | Closed():
-            if op.file.trouble:
-                return _put_file(shown, op.file.model_copy(update={"done": True}))
+            return _file_moved(shown, op.file)
+        case Refused() | TooLarge() | Gone() | Closed() if not op.file.trouble:
             trouble = {"trouble": "it could not be sent", "sending": False}
             return _put_file(shown, op.file.model_copy(update=trouble))
+        case Refused() | TooLarge() | Closed() if op.answers is not None:
+            # Not even a word is taken as an answer to the question: it is not the file that is refused.
+            return _file_moved(shown, op.file.model_copy(update={"trouble": "" if op.file.key else op.file.trouble}))
+        case Refused() | TooLarge() | Gone() | Closed():
+            return _put_file(shown, op.file.model_copy(update={"done": True}))
         case _:
             return shown
+
+
+def _file_moved(shown: FeishuShown, file: SentFile) -> FeishuShown:
+    """It goes to the chat, as everything does from now on."""
+    shown = shown.model_copy(update={"detached": True})
+    return _put_file(shown, file.model_copy(update={"sending": False, "moved": True}))
 
 
 def _put_file(shown: FeishuShown, file: SentFile) -> FeishuShown:

@@ -44,16 +44,20 @@ class People:
         """The bot's open_id. Raises a `Failure` while it cannot be found out."""
         async with self._own_lock:
             if not self._own_id:
-                try:
-                    found = await self._api.call("asking who the bot is", "GET", "bot/v3/info", repeat=True)
-                except ApiRefusal as refusal:
-                    raise Transient(refusal.describe()) from None
-                bot = found.get("bot")
-                own_id = bot.get("open_id") if isinstance(bot, dict) else None
-                if not isinstance(own_id, str) or not own_id:
-                    raise Transient("the app has no bot: add one in the developer console and publish a version")
-                self._own_id = own_id
+                self._own_id = await self.look_up_bot()
             return self._own_id
+
+    async def look_up_bot(self) -> str:
+        """The bot's open_id, asked for anew: which also tells whether the app is accepted. Raises a `Failure`."""
+        try:
+            found = await self._api.call("asking who the bot is", "GET", "bot/v3/info", repeat=True)
+        except ApiRefusal as refusal:
+            raise Transient(refusal.describe()) from None
+        bot = found.get("bot")
+        own_id = bot.get("open_id") if isinstance(bot, dict) else None
+        if not isinstance(own_id, str) or not own_id:
+            raise Transient("the app has no bot: add one in the developer console and publish a version")
+        return own_id
 
     def learn(self, mentions: Iterable[Mention]) -> None:
         """Mentions tell names for nothing."""

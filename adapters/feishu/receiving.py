@@ -157,8 +157,7 @@ class Receiver:
         own_id = await self._people.own_id() if message.mentions else ""
         self._people.learn(message.mentions)
         read = await self._read(message, own_id)
-        command = parse_command(read.text)
-        is_new = command is not None and command.name is CommandName.NEW
+        is_new = _command_in(read) is CommandName.NEW
         root = message.root_id if _is_under_root(message) else None
         said_key = f"feishu:quoted:{root}:{sender.sender_id.open_id}"
         is_known = root is not None and not is_new and await self._knows(root, said_key)
@@ -167,6 +166,8 @@ class Receiver:
             self._earlier.replied_to(message.parent_id) if wants_quote else _nothing(),
             self._people.name_of(sender.sender_id.open_id),
         )
+        if not (read.text or read.attachments or quoted.text or quoted.attachments):
+            read = Read(f"/{CommandName.HELP}")  # nothing but a mention
         is_private = message.chat_type == "p2p"
         # A message without a root is the root of what is said under it, in groups and in topics alike.
         thread = None if is_private else message.root_id or message.message_id
@@ -189,14 +190,17 @@ class Receiver:
             quote=quoted.text,
         )
         accepted = await self._sink.accept(inbound)
-        if accepted is Accepted.IGNORED or (command is not None and not is_new):
+        if accepted is Accepted.IGNORED or _command_in(read) not in (None, CommandName.NEW):
             return
+        asks = is_for_agent(read.text)
         notes: dict[str, Json | bool] = {}
-        if is_for_agent(read.text):  # a duplicate's process may have died before it noted this
+        if asks:  # a duplicate's process may have died before it noted this
             notes[_place_key(message.message_id)] = _place_of(inbound)
         if accepted is Accepted.TAKEN and root is not None:
-            notes[said_key] = is_for_agent(read.text)
+            notes[said_key] = asks
         await self._remember(notes)
+        if asks and await self._sink.recall(_recalled_key(message.message_id)) is not None:
+            await self._take_back(message.message_id, message.chat_id, _place_of(inbound))
 
     def _group_of(self, message: Message, sender: str, read: Read, thread: str | None, now: float) -> str | None:
         opens_thread = thread is not None and thread == message.message_id
@@ -228,23 +232,28 @@ class Receiver:
             log.info("a question will not be found if it is recalled")
 
     async def _recalled(self, event: MessageRecalled) -> None:
+        # It may overtake its message, or both may be taken in at the same time: each notes that it has come before it
+        # looks for the other.
+        await self._sink.remember(_recalled_key(event.message_id), True, _KEEP_PLACE)
         place = await self._sink.recall(_place_key(event.message_id))
-        if not isinstance(place, dict):
-            return  # it was no question
+        if isinstance(place, dict):  # it was a question
+            await self._take_back(event.message_id, event.chat_id, place)
+
+    async def _take_back(self, message_id: str, chat: str, place: Json) -> None:
         thread = place.get("thread")
         inbound = Inbound(
             place=Place(
                 self._channel,
-                event.chat_id,
+                chat,
                 thread if isinstance(thread, str) else None,
                 private=place.get("private") is True,
             ),
             sender=Sender(str(place.get("sender", ""))),
-            event_key=f"recalled:{event.message_id}",
+            event_key=f"recalled:{message_id}",
             kind=InboundKind.DELETED,
             text="",
             received_at=self._clock.now(),
-            message_id=event.message_id,
+            message_id=message_id,
         )
         await self._sink.accept(inbound)
 
@@ -317,5 +326,14 @@ async def _nothing() -> Read:
     return Read()
 
 
+def _command_in(read: Read) -> CommandName | None:
+    command = parse_command(read.text)
+    return command.name if command is not None else None
+
+
 def _place_key(message_id: str) -> str:
     return f"feishu:place:{message_id}"
+
+
+def _recalled_key(message_id: str) -> str:
+    return f"feishu:recalled:{message_id}"

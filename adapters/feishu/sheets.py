@@ -103,6 +103,8 @@ class Bringing:
 
     def ops(self, index: int, sheet: Sheet) -> Sequence[Op]:
         """The calls for the message `index` of the row, best first."""
+        if sheet.format is Format.NOTE:
+            return self._note(index, sheet)
         room = room_for(self._shown, sheet.format, self._manner.card_bytes)
         piece = piece_of(self._flow, sheet, room)
         is_complete = self._view.is_final or piece.ends is not None
@@ -233,6 +235,14 @@ class Bringing:
         )
         return (edit,)
 
+    def _note(self, index: int, sheet: Sheet) -> Sequence[Op]:
+        """In place of all that is left of an answer that is refused in every form."""
+        if sheet.sent or not self._view.is_final:
+            return ()
+        text = f"Feishu refuses {'the rest of this' if sheet.start else 'this'} answer, so it cannot be shown here."
+        face = self._face(Drawn(text, len(self._flow) - sheet.start), None, Piece(""), complete=True)
+        return (self._send(index, sheet, Format.TEXT.value, text_content(text), face),)
+
     # ------------------------------------------------------------ parts
 
     @property
@@ -293,7 +303,7 @@ class Bringing:
             content=content,
             answers=None if self._shown.detached else self._target.question.message_id,
             chat=self._target.place.chat,
-            in_thread=self._setting.in_thread,
+            in_thread=self._setting.in_thread and not self._shown.without_topic,
             face=face,
         )
 

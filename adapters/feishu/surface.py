@@ -151,7 +151,7 @@ class FeishuSurface:
             content=content,
             answers=None if shown.detached else self._target.question.message_id,
             chat=self._target.place.chat,
-            in_thread=self._setting.in_thread,
+            in_thread=self._setting.in_thread and not shown.without_topic,
             uuid=f"{self._target.turn}-{way}{number}",
         )
 

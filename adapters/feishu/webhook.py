@@ -77,7 +77,7 @@ class Webhook:
             return JSONResponse({"error": "not now"}, 503, {"retry-after": "15"})
 
     async def _take(self, headers: Mapping[str, str], body: bytes) -> Response:
-        signature = headers.get("x-lark-signature", "")
+        signature = headers.get("x-lark-signature", "").lower()
         is_signed = bool(signature)
         if is_signed:
             self._check_signature(headers, body, signature)
@@ -96,7 +96,7 @@ class Webhook:
 
     def _check_signature(self, headers: Mapping[str, str], body: bytes, signature: str) -> None:
         timestamp, nonce = headers.get("x-lark-request-timestamp", ""), headers.get("x-lark-request-nonce", "")
-        if not hmac.compare_digest(signed(timestamp, nonce, self._key, body).encode(), signature.lower().encode()):
+        if not hmac.compare_digest(signed(timestamp, nonce, self._key, body).encode(), signature.encode()):
             raise Forged("its signature is wrong")
         at = whole_number(timestamp)
         if at is None or abs(self._clock.now() - at) > _WINDOW:

@@ -26,6 +26,8 @@ from tests.emulators.feishu.picture import Shown
 from tests.emulators.feishu.refusals import Refusal
 
 FREE = {name: (Rate(1_000_000, 1.0),) for name in ("card", "cardkit", "chat", "im.send", "message", "api")}
+FORMS = [form for form in Format if form is not Format.NOTE]
+"""The forms that show an answer."""
 T = TypeVar("T")
 TURN = TurnId("0123456789abcdef0123456789abcdef")
 
@@ -124,6 +126,8 @@ class Desk:
     first: Format = Format.CARD
     card_bytes: int | None = None
     feedback: bool = False
+    in_thread: bool = False
+    has_topics: bool = True
     question_kind: InboundKind = InboundKind.MESSAGE
     files: dict[str, bytes] = field(default_factory=dict)
     shown: FeishuShown = field(default_factory=FeishuShown)
@@ -134,7 +138,10 @@ class Desk:
         self.emulator = FeishuEmulator(self.clock, rates=FREE)
         self.emulator.subscriptions.clear()
         self.api = OfflineApi(self.emulator)
-        self.chat = self.emulator.p2p("Ann") if self.kind == "p2p" else self.emulator.add_group("Team", "Ann")
+        if self.kind == "p2p":
+            self.chat = self.emulator.p2p("Ann")
+        else:
+            self.chat = self.emulator.add_group("Team", "Ann", has_topics=self.has_topics)
         self.question = _run(self.emulator.say("Ann", self.chat, "What?"))
         self.cards_unavailable = 0
         self.performed: list[tuple[Op, Outcome]] = []
@@ -155,6 +162,7 @@ class Desk:
             style=Style(feedback=self.feedback),
             streaming=self.streaming,
             first=self.first,
+            in_thread=self.in_thread,
             card_bytes=self.card_bytes,
         )
         calls = Calls(self.api, self._open_file, self._note)  # type: ignore[arg-type]
@@ -190,6 +198,8 @@ class Desk:
             outcome = failure
         self.shown = self.surface.advance(self.shown, op, outcome, self.clock.now())
         self.performed.append((op, outcome))
+        if isinstance(outcome, FileAway):
+            self.wait(1.0)  # whoever drives a surface holds on before it tries again
         if op.creates or op.keeps:
             self.store()
         return outcome

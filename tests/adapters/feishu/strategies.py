@@ -119,6 +119,7 @@ faults = st.sampled_from(
         *(Fault(gone=True) for _ in range(3)),
         *(Fault(code=code) for code in (300309, 200850, 300317, 200770, 200810, 200860, 230025, 230020)),
         *(Fault(code=code) for code in (99991400, 230099, 99991672, 1500)),
+        *(Fault(code=code) for code in (99992402, 230028, 230050, 230111, 300120)),
         Fault(code=230099, text="ErrCode: 11310; ErrMsg: card table number over limit; "),
         Fault(code=230099, text="ErrCode: 11310; ErrMsg: cardid is invalid; "),
     ]

@@ -8,6 +8,7 @@ from channels.access import Policy, ShowReasoning
 from channels.adapter import FileAway, FileGone
 from tests.adapters.feishu.conftest import Open
 from tests.adapters.feishu.strategies import words_of
+from tests.clock import ScaledClock
 from tests.emulators.feishu import rate_limited, refuse
 from tests.emulators.journal import Fault, FaultKind
 from tests.scripted import AskPerson, Fail, GiveFile, Pause, Say, Think, UseTool
@@ -197,7 +198,8 @@ async def test_files_follow_the_answer_as_pictures_and_as_files(open_room: Open)
 
 
 async def test_a_file_that_is_gone_is_asked_for_once_and_one_that_is_away_more_often(open_room: Open) -> None:
-    room = await open_room([Say("Here."), GiveFile("gone.png", PNG), GiveFile("away.txt", b"b")])
+    files = (GiveFile("gone.png", PNG), GiveFile("away.txt", b"b"))
+    room = await open_room([Say("Here."), *files], clock=ScaledClock(50))
     gateway = room.bench.gateway
     gateway.withheld = {"gone.png": FileGone("not there any more"), "away.txt": FileAway("the gateway is away")}
     chat = room.emulator.p2p("Ann")

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import asyncio
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from itertools import pairwise
 
 import pytest
 
 from adapters.feishu.calls import Calls
 from adapters.feishu.cards import Style
 from adapters.feishu.ops import BUDGETS, Format
-from adapters.feishu.sheets import Manner
+from adapters.feishu.sheets import Manner, card_draws, edit_draws
 from adapters.feishu.surface import FeishuSurface
-from channels.adapter import ReplyTarget
+from channels.adapter import Draw, Op, ReplyTarget, Urgency
 from channels.model import File, Inbound, InboundKind, Place, Sender, new_turn_id
+from channels.pacing import Pacer
 from config.channel import Streaming
 from tests.adapters.feishu.offline import OfflineApi
 from tests.clock import ManualClock
@@ -88,6 +92,44 @@ async def test_a_rate_is_kept_by_its_budget_and_by_nothing_else(budget: str, kep
         assert [answer.text for answer in answers] == [TEXT] * crowd.replies
         grew = crowd.streaming is not Streaming.OFF and crowd.replies < 60
         assert not grew or min(len(answer.versions) for answer in answers) > crowd.seconds / 3, "all grow in sight"
+
+
+@dataclass(eq=False)
+class Grower:
+    """A message that always has something new to show, and the times at which it did."""
+
+    draws: tuple[Draw, ...]
+    times: list[float] = field(default_factory=list)
+    held_until: float = 0.0
+
+    @property
+    def stale_since(self) -> float:
+        return self.times[-1] if self.times else 0.0
+
+    def offers(self, now: float) -> Sequence[Op]:
+        return (Op(urgency=Urgency.GROWTH, draws=self.draws),)
+
+    async def grow(self, pacer: Pacer, clock: ManualClock) -> None:
+        while True:
+            await pacer.admit(self)
+            self.times.append(clock.now())
+
+
+@pytest.mark.parametrize("draws", [card_draws, edit_draws])
+async def test_messages_that_grow_at_the_same_time_take_turns_without_a_pause_for_all_of_them(
+    draws: Callable[[str], tuple[Draw, ...]],
+) -> None:
+    clock = ManualClock()
+    pacer = Pacer(BUDGETS, clock)
+    growers = [Grower(draws(str(number))) for number in range(20)]
+    tasks = [asyncio.create_task(pacer.run())]
+    tasks += [asyncio.create_task(grower.grow(pacer, clock)) for grower in growers]
+    await clock.advance(150.0, settle=5)
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)
+    gaps = [later - earlier for grower in growers for earlier, later in pairwise(grower.times)]
+    assert max(gaps) < 1.2 * sum(gaps) / len(gaps)
 
 
 def test_every_budget_stays_below_the_documented_rate() -> None:

@@ -81,6 +81,25 @@ async def test_a_command_in_a_group_needs_a_mention_and_brings_the_bot_into_no_t
     assert await asked(room) == ["hi"]
 
 
+async def test_a_mention_alone_is_answered_with_what_can_be_typed_unless_there_is_something_to_be_asked_about(
+    open_room: Open,
+) -> None:
+    room = await open_room([Say("x")])
+    group = room.emulator.add_group("Team", "Ann")
+    earlier = await room.ask("Ann", "it is broken", group)
+    await room.ask("Ann", "@Bridge", group)
+    await room.shows(group, "Ask me anything")
+    await room.ask("Ann", "@Bridge", group, reply_to=earlier)
+    await room.shows(group, "x")
+    await room.ask("Ann", "@Bridge", group, reply_to=earlier)
+    await room.emulator.wait_for(lambda: len(room.replies(group)) == 3)
+    await room.settled()
+    assert [reply.text.splitlines()[0] for reply in room.replies(group)][::2] == [
+        "Ask me anything. You can also type:"
+    ] * 2
+    assert room.questions == ["> it is broken"]
+
+
 async def test_private_chat_is_one_conversation_and_topics_are_each_their_own(open_room: Open) -> None:
     room = await open_room([Say("x")], policy=ALL)
     await room.ask("Ann", "one")
@@ -217,7 +236,7 @@ async def test_forwarded_messages_that_cannot_be_read_are_named_as_such(open_roo
 async def test_what_a_question_replies_to_comes_with_it_unless_the_bot_wrote_it(
     open_room: Open, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    room = await open_room([Say("x")])
+    room = await open_room([Say("x")], clock=ScaledClock(1))
     heard = heard_in(room, monkeypatch)
     group = room.emulator.add_group("Team", "Ann", "Bob")
     words = await room.ask("Bob", "@Ann die Katze sitzt auf dem Dach", group)
@@ -355,6 +374,24 @@ async def test_a_recalled_question_stops_its_answer(open_room: Open) -> None:
     assert "deleted" in room.text(chat)
     await room.emulator.recall("Ann", await room.ask("Ann", "/status"))
     await room.settled()
+
+
+@pytest.mark.parametrize("way", [{}, WEBHOOK])
+@pytest.mark.parametrize("overtakes", [True, False])
+async def test_a_question_that_is_recalled_while_it_is_on_its_way_is_not_answered(
+    open_room: Open, way: dict[str, str], overtakes: bool
+) -> None:
+    room = await open_room([Say("begun"), Pause(3000)], **way)
+    chat = room.emulator.p2p("Ann")
+    if overtakes:
+        room.emulator.hold_events()
+    else:  # the sender's name is waited for
+        room.emulator.faults.plan("contact.user.get", Fault(FaultKind.DELAY, seconds=6.0))
+    question = await room.ask("Ann", "hi")
+    await room.emulator.recall("Ann", question)
+    room.emulator.release_events(reverse=overtakes)
+    await room.settled()
+    assert room.text(chat) in ("", "Stopped: the question was deleted.", "begun\nStopped: the question was deleted.")
 
 
 async def test_a_question_whose_process_died_before_it_noted_where_it_was_is_found_when_it_is_recalled(
@@ -524,6 +561,7 @@ async def test_garbage_and_replays_are_refused(open_room: Open) -> None:
     message = await room.ask("Ann", "hi")
     await asked(room)
     assert await room.emulator.replay(message) == 401
+    assert await room.emulator.replay(message, shouting=True) == 401
     assert room.questions == ["hi"]
 
 

@@ -24,8 +24,9 @@ from adapters.feishu.ops import (
 from channels.adapter import Refused, TooLarge, Unknown
 from channels.model import File, InboundKind, Option, Phase, Question, Segment, Step, StepKind, StepState, View
 from config.channel import Streaming
-from tests.adapters.feishu.offline import Desk, Fault
+from tests.adapters.feishu.offline import FORMS, Desk, Fault
 from tests.adapters.feishu.strategies import words_of
+from tests.long_question import WORDS, long_question, words_in
 
 LONG = " ".join(f"w{number}x" for number in range(9000))
 
@@ -159,8 +160,20 @@ def test_options_without_room_on_buttons_are_listed_in_the_text() -> None:
     assert len(desk.replies[0].buttons) == 11
 
 
+@pytest.mark.parametrize("first", FORMS)
+def test_a_question_that_no_message_holds_is_shown_whole_above_its_buttons(first: Format) -> None:
+    desk = Desk(first=first)
+    desk.show(view("Well.", Phase.ASKING, question=long_question()))
+    assert words_in(desk.text) == WORDS
+    *earlier, last = (reply.buttons for reply in desk.replies)
+    assert earlier
+    assert not any(earlier)
+    assert bool(last) is (first in (Format.CARD, Format.PATCH))
+    assert not desk.emulator.journal.broken
+
+
 @pytest.mark.parametrize("refused", [0, 1, 2, 3, 4])
-@pytest.mark.parametrize("first", [*Format])
+@pytest.mark.parametrize("first", FORMS)
 @pytest.mark.parametrize("said", ["Well.", "Well. Which colour?", ""])
 def test_every_option_of_a_question_can_be_read_whatever_form_the_message_has_taken(
     first: Format, refused: int, said: str
@@ -170,7 +183,7 @@ def test_every_option_of_a_question_can_be_read_whatever_form_the_message_has_ta
     desk.api.trouble = lambda name: refusals.pop() if refusals else None
     question = Question("q", "Which colour?", (Option("0", "red"), Option("1", "blue")))
     desk.show(view(said, Phase.ASKING, question=question))
-    if desk.shown.ended:
+    if desk.shown.format is Format.NOTE:
         assert first in (Format.POST, Format.TEXT)
         return
     (reply,) = desk.replies
@@ -233,7 +246,7 @@ def test_files_come_after_the_text_and_a_file_that_cannot_be_sent_is_named() -> 
     files = tuple(File(name, f"{name}.bin") for name in "abcd")
     desk.settle(view("Here.", Phase.DONE, files=files))
     assert [reply.kind for reply in desk.replies] == ["interactive", "file", "text", "image", "text"]
-    assert len(desk.of(UploadFile)) == 3 + 4
+    assert len(desk.of(UploadFile)) == 3 + 61
     assert len(desk.of(SendFile)) == 4
     assert "d.bin" in desk.replies[-1].text
 
@@ -262,7 +275,7 @@ def test_a_message_without_a_card_is_edited_as_often_as_the_platform_allows_and_
 @pytest.mark.parametrize(
     "written", ["w{}x", '"w{}x\\"', "谢w{}x", "<at id=all>w{}x", "| w{}x |\n|---|\n| [a](https://b.c) |\n\n"]
 )
-@pytest.mark.parametrize("form", [*Format])
+@pytest.mark.parametrize("form", FORMS)
 def test_no_message_is_larger_than_the_platform_takes(form: Format, written: str) -> None:
     desk = Desk(first=form)
     words = [written.format(number) for number in range(9000)]

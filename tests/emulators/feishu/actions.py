@@ -39,10 +39,13 @@ class Actions(Stage):
         """A person of the tenant; their open_id."""
         return self.world.add_person(name).open_id
 
-    def add_group(self, name: str, *members: Who, topic: bool = False, bot_in: bool = True) -> str:
-        """A group with these members (and the bot); its chat_id."""
+    def add_group(
+        self, name: str, *members: Who, topic: bool = False, bot_in: bool = True, has_topics: bool = True
+    ) -> str:
+        """A group with these members (and the bot); its chat_id. `has_topics`: its messages can be answered in one."""
         people = {self.world.person(member).open_id for member in members}
-        return self.world.add_chat(name, "topic" if topic else "group", people, bot_in=bot_in).chat_id
+        kind = "topic" if topic else "group"
+        return self.world.add_chat(name, kind, people, bot_in=bot_in, has_topics=has_topics).chat_id
 
     def p2p(self, who: Who) -> str:
         """The chat_id of a person's private chat with the bot."""

@@ -149,9 +149,9 @@ class FeishuEmulator(Actions, Server):
         message = self.world.messages.pop(message_id)
         return await self.webhook.forge(kind, self.events_of.received(message))
 
-    async def replay(self, key: str) -> int:
-        """Post an earlier delivery again, byte for byte; the HTTP status."""
-        return await self.webhook.replay(self.event(key).event_id)
+    async def replay(self, key: str, *, shouting: bool = False) -> int:
+        """Post an earlier delivery again, byte for byte; the HTTP status. `shouting`: its signature in capitals."""
+        return await self.webhook.replay(self.event(key).event_id, shouting=shouting)
 
     # -- trouble
 

@@ -196,6 +196,7 @@ ERRORS: dict[int, tuple[int, str]] = {
     230020: (400, "This operation triggers the frequency limit"),
     230025: (400, "The length of the message content reaches its limit"),
     230026: (400, "No permission to recall this message"),
+    230028: (400, "The messages do NOT pass the audit"),
     230031: (400, "Message can only be modified within 14 days after sending"),
     230034: (400, "The receive_id is invalid"),
     230054: (400, "Not supported for this message type"),

@@ -60,7 +60,11 @@ class Messages:
 
     def reply(self, args: Json) -> Json:
         parent = self._living(args)
-        return self._send(args, self._world.chats[parent.chat_id], parent)
+        chat = self._world.chats[parent.chat_id]
+        if args.get("reply_in_thread") is True and not chat.has_topics:
+            msg = "The group to which the message belongs does not support reply in thread."
+            raise Refusal(230071, f"chat {chat.chat_id} has no topics", broken=False, msg=msg)
+        return self._send(args, chat, parent)
 
     def _send(self, args: Json, chat: Chat, parent: Message | None) -> Json:
         fields = Fields(args)
@@ -74,6 +78,7 @@ class Messages:
                 self._broken(f"uuid {uuid} was used for another message within the hour")
             return message_json(earlier[2], self._world)
         card = self._check(msg_type, content)
+        self._audit(content if card is None else json.dumps(card.data, ensure_ascii=False))
         message = Message(self._world.ids.hex("om_"), chat.chat_id, self._world.bot, msg_type, content, now, now)
         place(message, chat, parent, in_thread=args.get("reply_in_thread") is True, world=self._world)
         if card is not None:
@@ -93,6 +98,11 @@ class Messages:
             if chat.kind == "p2p" and person.open_id in chat.members and not person.available:
                 why = f"{person.name} is outside the app's range"
                 self._refuse_gone(230013, f"person {person.open_id}", why, patience=10)
+
+    def _audit(self, content: str) -> None:
+        """Data loss prevention: what a message says must not leave."""
+        if any(word in content for word in self._world.audited):
+            raise Refusal(230028, "the message says what must not be said", broken=False)
 
     def _check(self, msg_type: str, text: str) -> Card | None:
         """Check what is sent; for a card, the card it shows."""
@@ -147,6 +157,7 @@ class Messages:
         text = Fields(args).text("content")
         read_content(text, "interactive", self._limits)
         new = self._inline_card(text)
+        self._audit(text)
         card = self._cardkit.cards[message.card_id]
         for when, data in (("before", card.data), ("after", new)):
             if (data.get("config") or {}).get("update_multi") is not True:
@@ -167,6 +178,7 @@ class Messages:
         if message.edits >= self._limits.message_edits:
             raise Refusal(230072, f"message {message.message_id} was edited {message.edits} times already")
         self._check(msg_type, text)
+        self._audit(text)
         message.edits += 1
         message.msg_type, message.content, message.updated = msg_type, text, self._clock.now()
         message.versions.append(Version(message.updated, readable(msg_type, json.loads(text), [])))

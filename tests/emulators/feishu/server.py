@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import mimetypes
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 
@@ -275,6 +276,7 @@ def _handshake_answer(status: int, msg: str, auth_code: int | None) -> Answer:
 
 
 def _download_headers(blob: Blob) -> dict[str, str]:
-    kind = "image/png" if blob.kind == "image" else "application/octet-stream"
+    guessed, _ = mimetypes.guess_type(blob.name)
+    kind = "image/png" if blob.kind == "image" else guessed or "application/octet-stream"
     name = blob.name.encode("ascii", "replace").decode().replace('"', "'")
     return {"Content-Type": kind, "Content-Disposition": f'attachment; filename="{name}"'}

@@ -122,9 +122,12 @@ class Webhook:
             self._broken(f"a forged delivery ({kind}) was answered {status}")
         return status
 
-    async def replay(self, event_id: str) -> int:
-        """Post an earlier delivery again, byte for byte; the HTTP status."""
-        status, _ = await self._post(self.sent[event_id])
+    async def replay(self, event_id: str, *, shouting: bool = False) -> int:
+        """Post an earlier delivery again, byte for byte; the HTTP status. `shouting`: its signature in capitals."""
+        sent = self.sent[event_id]
+        signed = sent.headers["X-Lark-Signature"]
+        headers = {**sent.headers, "X-Lark-Signature": signed.upper() if shouting else signed}
+        status, _ = await self._post(Delivery(headers, sent.body))
         return status
 
     def _forgery(self, kind: Forgery, event: Event, hook: Hook) -> Delivery:

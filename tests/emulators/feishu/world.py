@@ -49,6 +49,7 @@ class Chat:
     kind: str
     members: set[str] = field(default_factory=set)  # open_ids of people
     bot_in: bool = True
+    has_topics: bool = True  # messages can be answered in a topic
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,6 +111,7 @@ class World:
         self.app_id = app_id
         self.ids = Ids(seed)
         self.tenant_key = self.ids.hex(length=16)
+        self.audited: set[str] = set()  # what no message that is sent or changed may contain
         self.people: dict[str, Person] = {}
         self.chats: dict[str, Chat] = {}
         self.messages: dict[str, Message] = {}
@@ -137,8 +139,10 @@ class World:
             raise KeyError(f"nobody has the id {who}")
         return self.add_person(who)
 
-    def add_chat(self, name: str, kind: str, members: set[str], *, bot_in: bool = True) -> Chat:
-        chat = Chat(self.ids.hex("oc_"), name, kind, members, bot_in)
+    def add_chat(
+        self, name: str, kind: str, members: set[str], *, bot_in: bool = True, has_topics: bool = True
+    ) -> Chat:
+        chat = Chat(self.ids.hex("oc_"), name, kind, members, bot_in, has_topics)
         self.chats[chat.chat_id] = chat
         return chat
 
