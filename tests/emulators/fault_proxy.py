@@ -103,7 +103,7 @@ class FaultProxy:
             headers["last-event-id"] = "-1"
         try:
             async with self._http.stream(
-                request.method, url, params=dict(request.query), headers=headers, content=request.body
+                request.method, url, params=request.query, headers=headers, content=request.body
             ) as response:
                 await self._pass(response, answer, fault)
         except httpx.HTTPError:

@@ -344,7 +344,7 @@ class GatewayEmulator:
                 await answer.whole(200, self._record(run))
             case "GET", ["runs"]:
                 mine = [self._record(run) for run in self.runs.values() if run.thread == thread]
-                await answer.whole(200, mine[::-1])
+                await answer.whole(200, self._selected(request, mine[::-1]))
             case _, ["runs", run_id, *more] if run_id in self.runs:
                 await self._in_run(request, answer, self.runs[run_id], more)
             case _:
@@ -468,6 +468,13 @@ class GatewayEmulator:
             }
         kwargs = {"input": run.body.get("input"), "config": run.body.get("config")}
         return {**record, "metadata": run.body.get("metadata"), "kwargs": kwargs}
+
+    def _selected(self, request: Request, records: list[Json]) -> list[Json]:
+        """What LangGraph's server alone leaves out of a list when it is asked to."""
+        fields = {value for name, value in request.query if name == "select"}
+        if not fields or self.kind is not Kind.LANGGRAPH:
+            return records
+        return [{name: value for name, value in record.items() if name in fields} for record in records]
 
     def _state(self, thread: str) -> Mapping[str, object]:
         asked = self.interrupts.get(thread, [])

@@ -13,7 +13,7 @@ from urllib.parse import parse_qsl, urlsplit
 class Request:
     method: str
     path: str
-    query: Mapping[str, str]
+    query: tuple[tuple[str, str], ...]
     headers: Mapping[str, str]
     body: bytes
 
@@ -100,4 +100,4 @@ async def _read(reader: asyncio.StreamReader) -> Request | None:
     }
     body = await reader.readexactly(int(headers.get("content-length", 0)))
     url = urlsplit(target)
-    return Request(method, url.path, dict(parse_qsl(url.query)), headers, body)
+    return Request(method, url.path, tuple(parse_qsl(url.query)), headers, body)
