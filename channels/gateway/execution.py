@@ -374,9 +374,9 @@ class Execution:
         state: ThreadState | None = None
         note, found = "", False
         if info.status is not RunStatus.SUCCESS or not self._knows_all:
-            failed = info.status in (RunStatus.ERROR, RunStatus.TIMEOUT)
+            has_failed = info.status in (RunStatus.ERROR, RunStatus.TIMEOUT)
             try:
-                if failed or not self._may_lack_text(None):
+                if has_failed or not self._may_lack_text(None):
                     state = await self._state(self._clock.now() + self._patience.state)
                 else:
                     state = await self._state(self._deadline, sentences.RECONNECTING)

@@ -380,6 +380,45 @@ async def test_an_answer_not_heard_to_its_end_is_never_taken_for_whole_while_its
     assert told is (status == 500)
 
 
+@pytest.mark.parametrize("status", ["success", "interrupted"])
+async def test_an_answer_heard_through_several_streams_is_not_taken_for_whole_without_its_state(
+    server: respx.MockRouter, status: str
+) -> None:
+    spoken, step = said("Hello")
+    server["start"].mock(return_value=stream(spoken))
+    server.get(path__regex=r"/threads/[^/]+/runs/[^/]+/stream$").mock(return_value=stream(spoken, step))
+    server["run"].mock(side_effect=[httpx.Response(200, json={"status": s}) for s in ("running", status)])
+    server["state"].respond(403)
+    seen = await run_turn(gateway(), "Hi")
+    assert (seen.end.view.phase, seen.end.view.notice) == (Phase.FAILED, sentences.UNREAD)
+    assert seen.end.view.text == "Hello"
+
+
+async def test_an_end_without_anything_before_it_does_not_make_an_empty_answer(server: respx.MockRouter) -> None:
+    over = httpx.Response(200, headers=SSE, content=frames(("end", None)))
+    server.get(path__regex=r"/threads/[^/]+/runs/[^/]+/stream$").mock(return_value=over)
+    server["state"].respond(json={"values": {"answer": "Hello"}})
+    seen = await run_turn(gateway(), "Hi", run=RunId(RUN))
+    assert (seen.end.view.phase, seen.end.view.notice) == (Phase.FAILED, sentences.UNREAD)
+
+
+@pytest.mark.parametrize(("wrote", "texts"), [(RUN, ["Draft", "Essay"]), ("another", ["Draft"])])
+async def test_all_that_stands_after_the_question_is_the_answer_if_the_run_wrote_the_state_last(
+    server: respx.MockRouter, wrote: str, texts: list[str]
+) -> None:
+    turn = new_turn_id()
+    server.get(path__regex=r"/threads/[^/]+/runs/[^/]+/stream$").respond(501)
+    messages: list[JsonValue] = [
+        {"type": "human", "id": f"turn-{turn}", "content": "Hi"},
+        {"type": "ai", "id": "m1", "content": "Draft"},
+        {"type": "human", "id": "c", "content": "Longer!"},
+        {"type": "ai", "id": "m2", "content": "Essay"},
+    ]
+    server["state"].respond(json={"values": {"messages": messages}, "metadata": {"run_id": wrote}})
+    seen = await run_turn(gateway(), "Hi", turn=turn, run=RunId(RUN))
+    assert [segment.text for segment in seen.end.view.body] == texts
+
+
 async def test_the_rest_of_an_answer_is_waited_for_until_its_state_can_be_read(server: respx.MockRouter) -> None:
     turn = new_turn_id()
     server["start"].mock(return_value=stream(said("Half an ans")[0]))

@@ -141,7 +141,7 @@ WRITTEN_ABOUT = [
     "You end it with </think>",
     "Use `<think>…</think>` blocks.",
     'The regex is `r"<think>.*?</think>"` and done.',
-    "Cut up to ``a`</think>`` with it.",
+    "Cut up to ``a`b</think>c`` with it.",
     "Split at the end tag:\n\n```python\nanswer = text.split('</think>')[-1]\n```",
     "Say text.split('</think>')[-1] or text.split(“</think>”) to get it.",
     "In HTML write \\</think> or it goes away.",

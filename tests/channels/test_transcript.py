@@ -579,6 +579,24 @@ def test_a_state_that_somebody_else_wrote_last_does_not_tell_of_an_answer_whose_
     assert transcript.finish(Phase.DONE, NOW).text == ""
 
 
+def test_a_state_that_comes_in_the_runs_own_stream_is_all_its_own() -> None:
+    transcript = Transcript()
+    transcript.expect(question_id="turn-2")
+    messages: list[JsonValue] = [asked("y", "turn-2"), whole("Draft", "d"), critique("Longer", "c")]
+    messages.append(whole("Essay", "e"))
+    fed(StreamEvent.of("values", {"messages": messages}), transcript=transcript)
+    assert [segment.text for segment in transcript.finish(Phase.DONE, NOW).body] == ["Draft", "Essay"]
+
+
+def test_only_the_state_read_last_tells() -> None:
+    transcript = Transcript()
+    transcript.expect(question_id="turn-2")
+    transcript.reconcile(state(asked("y", "turn-2"), whole("Hello", "m")), NOW)
+    assert transcript.is_told_by_state
+    transcript.reconcile({}, NOW)
+    assert not transcript.is_told_by_state
+
+
 def test_a_resumed_run_ends_where_somebody_else_asks() -> None:
     transcript = Transcript()
     transcript.expect(heard=["turn-1", "before"])
