@@ -147,6 +147,7 @@ class ChannelManager:
         inboxes = [channel.inbox.store_postponed() for channel in self._channels.values()]
         beside = asyncio.gather(self._keep_house(), *inboxes)
         rounds = asyncio.create_task(self._look_after_channels(), name="rounds")
+        rounds.add_done_callback(lambda _: self._shutting_down.set())  # also when it has ended by a fault of ours
         try:
             await self._shutting_down.wait()
             with suppress(StoreUnavailable):

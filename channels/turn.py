@@ -499,7 +499,9 @@ class TurnCarrier:
     def _view(self, now: float) -> View:
         if self._final is not None:
             return self._final
-        self._last_view = self._present(self._transcript.view(now))
+        view = self._transcript.view(now)
+        if not view.is_final:  # what is final is for `_show_final` to say: the reply settles on it
+            self._last_view = self._present(view)
         return self._last_view
 
     def _present(self, view: View) -> View:

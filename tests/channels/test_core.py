@@ -13,6 +13,7 @@ import pytest
 
 from channels.access import BusyPolicy, ConversationScope, Groups, Policy
 from channels.adapter import Accepted, Draw, Failure, Forbidden, RateLimited, Transient, Unknown
+from channels.gateway.runs import RunEnd
 from channels.inputs import Ask
 from channels.model import Action, Attachment, Inbound, InboundKind, Phase, Place, Press, Sender, TurnId
 from channels.store.records import Lease, StoreUnavailable, Turn, TurnState
@@ -347,6 +348,24 @@ async def test_an_album_is_one_turn(open_room: Open) -> None:
     assert "could not be fetched" in room.bench.gateway.questions[0]
     assert "2.png" in room.bench.gateway.questions[0]
     assert "The agent did not get 2.png" in room.text()
+
+
+async def test_nothing_is_shown_as_final_before_all_is_known_that_the_reader_is_told(
+    open_room: Open, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    room = await open_room([Say("nice")])
+    execute = room.bench.gateway.execute
+
+    async def ends_late(*args: Any, **more: Any) -> RunEnd:
+        end = await execute(*args, **more)
+        more["changed"]()
+        await room.bench.clock.sleep(10)
+        return end
+
+    monkeypatch.setattr(room.bench.gateway, "execute", ends_late)
+    await room.say("look", attachments=(Attachment("gone.png", "image/png", {"name": "gone.png"}),))
+    await room.bench.settled()
+    assert "nice(The agent did not get gone.png" in room.text()
 
 
 @pytest.mark.parametrize("trouble", [Transient("502"), Unknown("no answer"), RateLimited(3.0, Draw("calls"))])
