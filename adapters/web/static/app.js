@@ -138,17 +138,27 @@ stream.addEventListener("lost", () => {
   lostAt ||= Date.now(); // told again by every attempt that fails
   if ($("banner").hidden) banner("Connection lost. Trying again…", Math.max(0, lostAt + LOST_FOR - Date.now()));
 });
-stream.addEventListener("refused", async () => {
-  const response = await fetch("history?order=0&seq=0").catch(() => null);
-  if (response?.status === 401) signedOut();
-});
+stream.addEventListener("refused", async () => (await isSignedOut()) && signedOut());
 window.addEventListener("signed-out", signedOut);
-outbox.addEventListener("sent", () => lostAt || banner("")); // signed in again, if it was not so
+
+async function isSignedOut() {
+  const response = await fetch("history?order=0&seq=0").catch(() => null);
+  return response?.status === 401;
+}
+
+const SIGNED_IN_WITHIN = 2000; // after signing in elsewhere it takes so long to be noticed here
+let signInTimer = 0;
 
 // The cookie is not valid (any more): the page asks for it, or gives a new one. Once; a browser may refuse cookies.
 function signedOut() {
   if (outbox.hasFiles || composer.hasFiles) {
     banner("You are signed out. Sign in again in another tab; your files wait here.");
+    clearTimeout(signInTimer);
+    signInTimer = setTimeout(async () => {
+      if (await isSignedOut()) return signedOut();
+      if (!lostAt) banner("");
+      outbox.nudge();
+    }, SIGNED_IN_WITHIN);
     return;
   }
   const last = Number(sessionStorage.getItem("bridge-reloaded") ?? 0);

@@ -142,7 +142,6 @@ export class Outbox extends EventTarget {
       item.element.classList.remove("pending");
       this.#say(item, "");
       this.#tell();
-      this.dispatchEvent(new CustomEvent("sent"));
       return true;
     }
     if (answer.ok || answer.refused) {
