@@ -177,6 +177,7 @@ class _Printer:
 
     def __init__(self) -> None:
         self._printed = ""
+        self._notice = ""
         self._steps: set[tuple[str, StepState]] = set()
         self._is_one_screen = sys.stdout.isatty() and sys.stderr.isatty()
         self._at_line_start = True
@@ -187,6 +188,9 @@ class _Printer:
             if step.state in (StepState.DONE, StepState.FAILED) and (step.id, step.state) not in self._steps:
                 self._steps.add((step.id, step.state))
                 self._note(f"  [{'done' if step.state is StepState.DONE else 'failed'}] {step.title} {step.detail}")
+        if view.notice not in ("", self._notice) and not view.is_final:
+            self._note(f"  {view.notice}")
+        self._notice = view.notice
         text = view.text
         if text.startswith(self._printed):
             more = text[len(self._printed) :]

@@ -6,9 +6,9 @@ import pytest
 from pydantic import JsonValue
 
 from channels import terminal
-from channels.gateway import Gateway, RunEnd
+from channels.gateway import Gateway, Patience, RunEnd, sentences
 from channels.inputs import Ask, Resume
-from channels.model import Phase, View
+from channels.model import Phase, Sender, View
 from channels.questions import LEFT, Interrupt, breakpoint_question, open_questions
 from channels.transcript.messages import ToolCall
 from tests.gateway.turns import gateway_at
@@ -72,3 +72,17 @@ async def test_who_does_not_want_the_graph_to_go_on_asks_something_else(
 async def test_who_leaves_at_a_question_has_answered_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     assert await answered("no", monkeypatch=monkeypatch) is None
     assert await answered("approve", monkeypatch=monkeypatch) is None
+
+
+async def test_who_waits_for_an_agent_that_is_away_is_told_so(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    gateway = gateway_at("http://127.0.0.1:9", patience=Patience(start=30.0))
+    monkeypatch.setattr(terminal, "_Lines", Typed)
+    try:
+        await terminal._Conversation(gateway, "agent")._ask(Ask("hi", Sender("terminal")))
+    finally:
+        await gateway.aclose()
+    told = capsys.readouterr().err
+    assert told.count(sentences.UNREACHABLE) == 1
+    assert told.endswith(f"{sentences.STILL_UNREACHABLE}\n")
