@@ -67,9 +67,12 @@ class SocketMode:
                 else:
                     opened_at = self._clock.now()
                     self._report(ChannelState.RUNNING, "")
-                    pause = self._ended(await connection.ended)
+                    end = await connection.ended
+                    pause = self._ended(end)
                     if self._clock.now() - opened_at > _STEADY:
                         retry = _FIRST_RETRY
+                        if end is _End.LEAVING:
+                            continue  # the next one has to be open before this one is closed
                 await self._clock.sleep(max(pause, retry * random.uniform(0.8, 1.2)))
                 retry = min(_LONGEST_RETRY, retry * 2)
         finally:

@@ -92,6 +92,7 @@ async def test_the_next_socket_is_open_before_the_old_one_is_closed(
     open_desk: OpenDesk, slack: SlackEmulator, reason: str
 ) -> None:
     desk = await open_desk([Say("ok")])
+    await desk.bench.clock.sleep(31)  # one that has not lasted is followed more calmly
     slack.disconnect_sockets(reason)
     await desk.until(lambda: len(slack.sockets.connections) == 2)
     root = await desk.ask("hello")
