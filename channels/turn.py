@@ -143,6 +143,7 @@ class TurnCarrier:
         self._stop_notice = "Stopped."
         self._halted = False
         self._known_run = turn.run_id
+        self._remark = turn.remark
         self._pending = Pending.load(turn.conversation.pending) if turn.state is TurnState.FINAL else None
         self._last_shown_at = self._clock.now()
         """When the last op that the platform accepted was begun: what it shows cannot be seen any earlier."""
@@ -371,8 +372,7 @@ class TurnCarrier:
         thread = self._thread
         state = turn.state
         if isinstance(run_input, Ask) and state is not TurnState.RUNNING:
-            run_input, remark = await self._with_files(run_input)
-            notice = f"{notice} {remark}".strip()
+            run_input, self._remark = await self._with_files(run_input)
         metadata = self._metadata()
         if state is TurnState.CLAIMED:
             if turn.conversation.thread_id is None:
@@ -426,8 +426,7 @@ class TurnCarrier:
             if end.view.phase is Phase.STOPPED and self._stop.is_set()
             else end.view
         )
-        if notice:
-            view = replace(view, notice=f"{view.notice} {notice}".lstrip())
+        view = replace(view, notice=" ".join(part for part in (view.notice, notice, self._remark) if part))
         if not end.interrupts:
             return _Answered(view, note=end.note)
         return _Answered(view, Pending(turn=turn.id, interrupts=end.interrupts, asked_at=None), end.note)
@@ -463,7 +462,7 @@ class TurnCarrier:
         point("run-created")
         self._known_run = run
         if run != self.turn.run_id:
-            await self._persist(lambda lease: self._channel.store.run_started(lease, self.turn.id, run))
+            await self._persist(lambda lease: self._channel.store.run_started(lease, self.turn.id, run, self._remark))
         point("run-known")
 
     async def _cancel_when_stopped(self) -> None:

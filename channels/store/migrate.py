@@ -36,7 +36,7 @@ class Schema:
     noted_in: str = "alembic_version"
 
 
-STORE = Schema(metadata, _SCRIPTS / "versions", "0002")
+STORE = Schema(metadata, _SCRIPTS / "versions", "0003")
 
 _WAIT = 60.0  # seconds to wait for another process that migrates
 # deadlock, a lock that was waited for too long: replicas of the version before are at work, in another order

@@ -94,7 +94,8 @@ class Turn:
     """One question and its answer, as stored. `shown` is the surface's JSON; `note` is why it failed, for operators.
 
     `stop_notice` is what to tell the reader about the stop that a person has asked for (empty: nobody has).
-    `resumes` is the open question that this turn answers, as it was in its conversation's `pending`.
+    `remark` is what to tell them beside the answer of the run. `resumes` is the open question that this turn answers,
+    as it was in its conversation's `pending`.
     """
 
     id: TurnId
@@ -108,6 +109,7 @@ class Turn:
     final: View | None = None
     note: str = ""
     stop_notice: str = ""
+    remark: str = ""
     resumes: JsonValue = None
 
     @property

@@ -88,6 +88,8 @@ turns = sa.Table(
     sa.Column("final", JsonText),
     # What the reader is told about a stop that a person has asked for; NULL: nobody has
     sa.Column("stop_notice", CleanText),
+    # What the reader is told beside the answer of the run; NULL: nothing
+    sa.Column("remark", CleanText),
     # The conversation's open question (`pending`) that this turn answers
     sa.Column("resumes", JsonText),
     sa.Column("note", CleanText, nullable=False),

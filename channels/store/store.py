@@ -195,9 +195,9 @@ class Store:
         """A run is about to be asked for: from now on there may be one."""
         await self._database.write(lambda tx: turns.run_requested(tx, lease, turn_id))
 
-    async def run_started(self, lease: Lease, turn_id: TurnId, run_id: RunId) -> None:
-        """The turn's run is known."""
-        await self._database.write(lambda tx: turns.run_started(tx, lease, turn_id, run_id))
+    async def run_started(self, lease: Lease, turn_id: TurnId, run_id: RunId, remark: str = "") -> None:
+        """The turn's run is known, and what the reader is told beside its answer."""
+        await self._database.write(lambda tx: turns.run_started(tx, lease, turn_id, run_id, remark))
 
     async def save_shown(self, lease: Lease, turn_id: TurnId, shown: JsonValue, messages: Sequence[str]) -> None:
         """What the platform has accepted of the reply, and the messages in which a reply finds this conversation."""

@@ -125,8 +125,8 @@ def run_requested(tx: Transaction, lease: Lease, turn_id: TurnId) -> None:
     _carry_on(tx, lease, turn_id, state=TurnState.REQUESTED)
 
 
-def run_started(tx: Transaction, lease: Lease, turn_id: TurnId, run_id: RunId) -> None:
-    _carry_on(tx, lease, turn_id, state=TurnState.RUNNING, run_id=run_id)
+def run_started(tx: Transaction, lease: Lease, turn_id: TurnId, run_id: RunId, remark: str) -> None:
+    _carry_on(tx, lease, turn_id, state=TurnState.RUNNING, run_id=run_id, remark=remark)
 
 
 def save_shown(tx: Transaction, lease: Lease, turn_id: TurnId, shown: JsonValue, messages: Sequence[str]) -> None:
@@ -419,6 +419,7 @@ def _turn_of(row: sa.RowMapping, asked: Sequence[JsonValue]) -> Turn | Unreadabl
             final=_final_of(row),
             note=row[turns.c.note],
             stop_notice=row[turns.c.stop_notice] or "",
+            remark=row[turns.c.remark] or "",
             resumes=_resumes_of(row),
         )
     except Unreadable as error:

@@ -436,6 +436,15 @@ async def test_a_busy_conversation_can_be_interrupted_by_a_newer_question(open_r
     room = await open_room([Pause(3000)], [Say("second")], policy=Policy(when_busy=BusyPolicy.INTERRUPT))
     await room.say("one")
     await room.bench.until(lambda: len(room.bench.gateway.runs) == 1)
+async def test_a_reader_is_told_of_missing_files_also_after_a_crash(open_room: Open) -> None:
+    room = await open_room([Say("begun, "), Pause(20), Say("nice")])
+    await room.say("look", attachments=(Attachment("gone.png", "image/png", {"name": "gone.png"}),))
+    await room.shows("begun")
+    await room.bench.crash()
+    await room.bench.settled()
+    assert room.text() == "begun, nice(The agent did not get gone.png.)"
+
+
     await room.say("two")
     await room.shows("second")
     await room.bench.settled()

@@ -37,9 +37,9 @@ async def test_each_step_of_a_turn_is_recorded(store: Store, lease: Lease) -> No
     assert after_thread.conversation.thread_id == "t1"
     await store.run_requested(lease, turn.id)
     assert (await known(store, turn)).state is TurnState.REQUESTED
-    await store.run_started(lease, turn.id, RunId("r1"))
+    await store.run_started(lease, turn.id, RunId("r1"), "without a.png")
     running = await known(store, turn)
-    assert (running.state, running.run_id) == (TurnState.RUNNING, "r1")
+    assert (running.state, running.run_id, running.remark) == (TurnState.RUNNING, "r1", "without a.png")
     await store.save_shown(lease, turn.id, {"message": "m1"}, ["m1"])
     assert (await known(store, turn)).shown == {"message": "m1"}
     await store.save_final(lease, turn.id, ANSWER, {"question": "sure?"}, "slow")
