@@ -14,7 +14,7 @@ from channels.clock import Clock, wait_until
 from channels.control import ControlLane
 from channels.faults import point
 from channels.inbox import Inbox
-from channels.model import TurnId, View
+from channels.model import TurnId
 from channels.store import Store
 from channels.store.records import Lease, LostLease, StoredInbound, StoreError, StoreUnavailable, Turn, TurnState
 from channels.turn import ChannelParts, TurnCarrier
@@ -55,7 +55,7 @@ class ChannelOwner:
         self._halted = asyncio.Event()
         self._carriers: dict[TurnId, TurnCarrier] = {}
         self._stops: dict[TurnId, str] = {}
-        self._again: dict[TurnId, View] = {}
+        self._again: set[TurnId] = set()
         self._tasks: set[asyncio.Task[None]] = set()
         self._crashes: dict[str, int] = {}
         self._lost: LostLease | None = None
@@ -227,8 +227,7 @@ class ChannelOwner:
     def carry(self, turn: Turn) -> None:
         """Start carrying a turn. One that is carried already is shown once more afterwards, with its present final."""
         if turn.id in self._carriers:
-            if turn.final is not None:
-                self._again[turn.id] = turn.final
+            self._again.add(turn.id)
         elif not self._halted.is_set():
             try:
                 carrier = TurnCarrier(turn, self._parts, self)
@@ -285,16 +284,14 @@ class ChannelOwner:
         turn = carrier.turn.id
         while turn in self._again and not self._halted.is_set():
             try:
-                changed = await self._store.retouch(self.lease(), turn, self._again[turn])
-            except LostLease:
-                raise
+                stored = await self._store.turn(turn)
             except StoreError as error:
                 log.warning("an answer cannot be shown anew now", channel=self.channel, turn=turn, cause=str(error))
                 await self._clock.sleep(_STORE_RETRY)
                 continue
-            del self._again[turn]
-            if changed is not None:
-                self._start(TurnCarrier(changed, self._parts, self))
+            self._again.discard(turn)
+            if stored is not None and stored.state is TurnState.RETOUCH:
+                self._start(TurnCarrier(stored, self._parts, self))
 
     async def _after_crash(self, carrier: TurnCarrier) -> None:
         """Try again, a few times; then tell the reader, and if that fails too, leave a dead letter at least."""

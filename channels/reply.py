@@ -128,6 +128,11 @@ class Reply:
             self._stale_since = self._clock.now()
         self._pacer.stir(self, urgent=urgent)
 
+    @property
+    def is_forbidden(self) -> bool:
+        """Whether the platform has said that nothing more may be shown in this place."""
+        return self._forbidden
+
     def halt(self) -> None:
         """End after the op in flight; what is shown is stored by then."""
         self._halted = True

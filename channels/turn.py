@@ -247,7 +247,7 @@ class TurnCarrier:
         metrics, name = self._channel.metrics, self._channel.name
         metrics.turns.labels(name, view.phase.value).inc()
         metrics.turn_seconds.labels(name).observe(max(0.0, self._clock.now() - self.turn.question.received_at))
-        failed = view.phase in (Phase.FAILED, Phase.STOPPED)
+        failed = unseen or view.phase in (Phase.FAILED, Phase.STOPPED)
         await self._last_hint(HintState.FAILED if failed else HintState.DONE)
 
     async def _deadline(self) -> None:
@@ -545,7 +545,7 @@ class TurnCarrier:
             return
         adapter = self._channel.adapter
         await permitted(adapter.hint(self._target, HintState.ACCEPTED), self._permit)
-        while self._final is None:
+        while self._final is None and not self._reply.is_forbidden:
             waiting = self._view(self._clock.now()).phase in (Phase.WAITING, Phase.THINKING)
             state = HintState.WAITING if waiting else HintState.WORKING
             await permitted(adapter.hint(self._target, state), self._permit)
@@ -558,6 +558,8 @@ class TurnCarrier:
         """Write until the store takes it. Raises `LostLease`, at the latest when the lease has run out."""
         while True:
             try:
+        if self.turn.state is TurnState.RETOUCH:
+            return  # how it ended is shown already
                 await write(self._host.lease())
                 return
             except LostLease:

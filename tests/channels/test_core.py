@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from channels.access import BusyPolicy, ConversationScope, Groups, Policy
-from channels.adapter import Accepted, Draw, Failure, Forbidden, RateLimited, Transient, Unknown
+from channels.adapter import Accepted, Draw, Failure, Forbidden, HintState, RateLimited, Transient, Unknown
 from channels.gateway.runs import RunEnd
 from channels.inputs import Ask
 from channels.model import Action, Attachment, Inbound, InboundKind, Phase, Place, Press, Sender, TurnId
@@ -630,6 +630,16 @@ async def test_an_answer_that_nobody_could_be_shown_is_a_dead_letter_that_can_be
 
 
 async def test_a_silent_tool_call_does_not_hold_back_text(open_room: Open) -> None:
+async def test_a_place_where_nothing_may_be_sent_gets_no_sign_of_work_either(open_room: Open) -> None:
+    room = await open_room([Say("x"), Pause(60)])
+    room.adapter.papers["closed"].trouble = lambda _: (Forbidden("kicked"), False)
+    await room.say("one", "closed")
+    await room.bench.settled()
+    working = [hint for hint in room.adapter.hints if hint in (HintState.WAITING, HintState.WORKING)]
+    assert len(working) <= 4, "one every four seconds, until the first refusal"
+    assert room.adapter.hints[-1] is HintState.FAILED
+
+
     room = await open_room([Say("Let me look. "), UseTool("search", 30.0), Say("Found it.", message="b")])
     await room.say("find")
     await room.shows("Let me look.")

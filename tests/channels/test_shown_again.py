@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from channels.adapter import Failure, Op, Transient
+from channels.adapter import Failure, HintState, Op, Transient
 from channels.model import TurnId, View
 from channels.store.records import Lease, Turn, TurnState
 from tests.channels.test_core import Open, Room, open_room
@@ -76,6 +76,20 @@ async def test_what_was_changed_while_it_was_being_shown_is_shown_as_it_is_now_w
     await room.bench.settled()
     assert (paper.text(), paper.broken) == (SHOWN_NOW, [])
     assert (await room.last()).state is TurnState.DONE
+
+
+async def test_a_change_that_could_not_be_shown_says_nothing_anew_of_how_the_answer_ended(open_room: Open) -> None:
+    room = await open_room([Say("Blue it is.")], give_up_after=30.0)
+    await room.say("Which colour?")
+    await room.bench.settled()
+    hints, turn = list(room.adapter.hints), await room.last()
+    room.adapter.papers["room"].trouble = out_of_order
+    changed = await room.bench.store.retouch(lease(room), turn.id, withdrawn(turn))
+    assert changed is not None
+    room.bench.manager._owned["bench"].owner.carry(changed)
+    await room.bench.settled(25)
+    assert hints[-1] is HintState.DONE
+    assert room.adapter.hints == hints
 
 
 async def test_what_is_changed_again_while_the_change_is_being_shown_is_shown_as_it_is_now(open_room: Open) -> None:
