@@ -94,7 +94,7 @@ class Pending(BaseModel):
         return self.model_copy(update={"turn": turn})
 
     def next_input(self, sender: Sender) -> Ask | Resume | None:
-        """What the run that goes on is given, once everything is answered; None: nothing does, and `LEFT` says so."""
+        """What the run that goes on is given, once everything is answered; None (`LEFT_NOTICE`): nothing."""
         return next_input(self.interrupts, self.answers, sender=sender)
 
 

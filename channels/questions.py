@@ -433,7 +433,7 @@ def _choices(value: JsonValue) -> tuple[Choice, ...]:
 # ---------------------------------------------------------------- answering
 
 
-LEFT = "Left there: that step is not taken. Your next message begins something new."
+LEFT_NOTICE = "Left there: that step is not taken. Your next message begins something new."
 """What a person is told who does not want the graph to go on."""
 
 

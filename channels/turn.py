@@ -29,7 +29,7 @@ from channels.observe import Metrics
 from channels.pacing import Pacer
 from channels.pending import Pending, close_question
 from channels.permit import permitted
-from channels.questions import LEFT
+from channels.questions import LEFT_NOTICE
 from channels.reply import Reply, ReplyEnd, ReplyEvents
 from channels.shapes import shortened
 from channels.store import Store
@@ -300,6 +300,8 @@ class TurnCarrier:
         self._show_final(answered.view)
         point("final-known")
         view, pending = self._last_view, answered.pending
+        if pending is None and self._known_run is None:
+            pending = self._left()  # the thread is as it was: the next run still has to settle it
         self._pending = pending
         await self._persist(
             lambda lease: self._channel.store.save_final(
@@ -310,15 +312,19 @@ class TurnCarrier:
         if answered.note:
             self._log.warning("turn ended with a note", phase=view.phase.value, cause=answered.note)
 
+    def _left(self) -> Pending | None:
+        """The breakpoint at which the thread stands although nobody wanted it to go on from there."""
+        pending = Pending.read(self.turn.resumes)
+        return pending if pending is not None and pending.is_answered else None
+
     async def _answer(self) -> _Answered:
-        asked, question = Pending.read(self.turn.resumes), self.turn.question
-        pending = None if asked is None or asked.is_answered else asked
+        pending, question = Pending.load(self.turn.resumes), self.turn.question
         press = question.press
         if press is not None and (pending is None or pending.turn != press.turn):
-            view = View(phase=Phase.DONE, notice=await self._why_outdated(press.turn, pending))
-            return _Answered(view, asked)
+            return _Answered(View(phase=Phase.DONE, notice=await self._why_outdated(press.turn, pending)), pending)
         if pending is None:
-            declined = asked.calls if asked is not None else ()
+            left = self._left()
+            declined = left.calls if left is not None else ()
             return await self._run(Ask(with_quotes(self.turn.inbounds), question.sender, declined=declined))
         if press is not None:
             return await self._take_answer(pending, press.value, pressed=not press.is_typed)
@@ -344,7 +350,7 @@ class TurnCarrier:
             return _Answered(View(phase=Phase.ASKING, question=pending.current.question, notice=notice), pending)
         run_input = pending.next_input(self.turn.question.sender)
         if run_input is None:
-            return _Answered(View(phase=Phase.DONE, notice=f"{LEFT} {notice}".rstrip()), pending)
+            return _Answered(View(phase=Phase.DONE, notice=f"{LEFT_NOTICE} {notice}".rstrip()), pending)
         return await self._run(run_input, notice)
 
     async def _ask_again(self, pending: Pending, notice: str) -> _Answered:

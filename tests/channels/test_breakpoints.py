@@ -12,8 +12,9 @@ from langgraph.graph import END, START, MessagesState, StateGraph
 from langgraph.types import interrupt
 
 from adapters.embedded import EmbeddedGateway
-from channels.model import Action, Phase, View
-from channels.questions import LEFT
+from channels.adapter import Transient
+from channels.model import Action, Attachment, Phase, View
+from channels.questions import LEFT_NOTICE
 from tests.bench import Bench
 from tests.channels.test_core import Room
 from tests.clock import ScaledClock
@@ -104,7 +105,7 @@ async def test_a_step_that_is_left_is_not_run_and_the_next_question_begins_anew(
         left = await shown(room)
     else:
         left = await said(room, words)
-    assert (left.phase, left.notice) == (Phase.DONE, LEFT)
+    assert (left.phase, left.notice) == (Phase.DONE, LEFT_NOTICE)
     answered = await room.bench.store.turn(asked.id)
     assert answered is not None
     assert answered.final is not None
@@ -118,6 +119,21 @@ async def test_a_step_that_is_left_is_not_run_and_the_next_question_begins_anew(
     assert (retried.phase, retried.text) == (Phase.DONE, "Heard: hello")
     again = await said(room, "pay Ann")
     assert again.phase is Phase.ASKING
+    assert PAID == []
+
+
+async def test_a_step_that_was_left_is_settled_by_the_next_run_whatever_becomes_of_the_questions_before_it(
+    room: Room,
+) -> None:
+    await said(room, "no")
+    room.adapter.troubles = [Transient("later")] * 50
+    await room.say("see", attachments=(Attachment("f.txt", "text/plain", {"name": "f.txt"}),))
+    await room.bench.until(lambda: len(room.adapter.troubles) < 50)
+    stopped = await said(room, "/stop")
+    assert stopped.phase is Phase.STOPPED
+    room.adapter.troubles = []
+    then = await said(room, "hello")
+    assert (then.phase, then.text) == (Phase.DONE, "Heard: hello")
     assert PAID == []
 
 
