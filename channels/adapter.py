@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import IntEnum, StrEnum
-from typing import Protocol
+from typing import ClassVar, Protocol
 
 from pydantic import BaseModel, ConfigDict, JsonValue
 from starlette.types import ASGIApp
@@ -59,7 +59,10 @@ class Op:
     `creates`: the call makes something new that cannot be made twice (a message, a stream, a card): the intent is
     stored before it, the result after it. `keeps`: the result is stored although nothing new was made.
     `not_before`: the earliest moment for it (a life-time timer, a keep-alive); the loop wakes itself then.
+    `is_beside`: it brings what stands beside the text and the question, such as a file.
     """
+
+    is_beside: ClassVar[bool] = False
 
     urgency: Urgency
     draws: tuple[Draw, ...] = ()
@@ -273,6 +276,16 @@ class HintState(StrEnum):
 
 FILE_PATIENCE = 60.0
 """Seconds for which a file that is away is asked for again: a gateway that starts anew is back by then."""
+
+
+def away_since(known: float | None, now: float) -> float | None:
+    """Since when a file is away that is away once more, `known` being since when it was before; None: give it up.
+
+    Other outcomes forget the moment, and so does a restart: the gateway may have been started anew with the bridge.
+    """
+    since = now if known is None else known
+    return since if now - since < FILE_PATIENCE else None
+
 
 SLOWEST_LINE = 125_000
 """Bytes of a file a second; one that comes or goes more slowly is given up. 50 MB take not quite seven minutes."""

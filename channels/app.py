@@ -13,10 +13,10 @@ import structlog
 from pydantic import JsonValue, SecretStr
 from starlette.types import ASGIApp
 
-from channels.adapter import Adapter, ChannelState, Context, FileAway, FileGone, Health
+from channels.adapter import SLOWEST_LINE, Adapter, ChannelState, Context, FileAway, FileGone, Health
 from channels.clock import Clock, SystemClock, wait_until
 from channels.console import Console
-from channels.gateway import Gateway, GatewayError
+from channels.gateway import MAX_FILE_BYTES, Gateway, GatewayError
 from channels.inbox import Inbox
 from channels.manager import ChannelManager, ManagedChannel
 from channels.model import File
@@ -34,6 +34,7 @@ if TYPE_CHECKING:
 
 log = structlog.get_logger(__name__)
 
+_OPEN_FILE = 30.0 + MAX_FILE_BYTES / SLOWEST_LINE  # seconds for the gateway to hand a file out
 _LOOK_EVERY = 5.0  # seconds between two looks at the gateway and the store, for /readyz
 _STORE_ANSWERS = 5.0  # seconds after which a store that does not answer counts as away
 _DAY = 86_400.0
@@ -319,9 +320,12 @@ class Bridge:
     async def _open_file(self, file: File) -> bytes:
         assert self._gateway is not None
         try:
-            return await self._gateway.open_file(file)
+            async with asyncio.timeout(_OPEN_FILE):
+                return await self._gateway.open_file(file)
         except GatewayError as error:
             raise (FileAway if error.is_passing else FileGone)(str(error)) from None
+        except TimeoutError:
+            raise FileAway(f"the gateway did not hand the file out within {_OPEN_FILE:.0f} s") from None
         except Exception as error:
             log.exception("a file of the agent could not be read", file=file.name)
             raise FileAway(f"the file cannot be read: {type(error).__name__}") from None

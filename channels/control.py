@@ -179,7 +179,8 @@ class ControlLane:
         if again is None:
             return "There is no question to ask again."
         self.carry(again)
-        if again.resumes is None:
+        reopened = Pending.load(again.resumes)
+        if question is not None and (reopened is None or reopened.turn != question.turn):
             await self._withdraw(question, "an earlier message is asked again")
         return ""
 

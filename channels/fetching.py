@@ -10,7 +10,7 @@ from channels.inputs import InputFile
 from channels.model import Attachment
 
 _PATIENCE = 60.0
-"""Seconds for which a file that cannot be fetched just now is asked for again, from the first failure on."""
+"""Seconds for which files that cannot be fetched just now are asked for again, from the first failure of any on."""
 _FIRST_PAUSE = 1.0
 _LONGEST_PAUSE = 10.0
 
@@ -22,12 +22,13 @@ async def fetch_all(
     files: list[InputFile] = []
     missing: dict[str, str] = {}
     tried: list[Attachment] = []
+    insistent = _Insistent(adapter, clock, most_bytes)
     for attachment in attachments:
         if attachment in tried:
             continue  # several parts of an album refer to the same message
         tried.append(attachment)
         try:
-            data = await _insist(attachment, adapter, clock, most_bytes)
+            data = await insistent.fetch(attachment)
         except Failure as failure:
             missing[attachment.name] = str(failure)
         else:
@@ -35,19 +36,29 @@ async def fetch_all(
     return tuple(files), missing
 
 
-async def _insist(attachment: Attachment, adapter: Adapter, clock: Clock, most_bytes: int) -> bytes:
-    pause = _FIRST_PAUSE
-    ends = None
-    while True:
-        try:
-            return await _fetch(attachment, adapter, most_bytes)
-        except (Transient, Unknown, RateLimited) as failure:
-            ends = ends or clock.now() + _PATIENCE
-            pause = max(pause, failure.retry_after if isinstance(failure, RateLimited) else 0.0)
-            if clock.now() + pause > ends:
-                raise
-            await clock.sleep(pause)
-            pause = min(2 * pause, _LONGEST_PAUSE)
+class _Insistent:
+    """Fetches again what cannot be had just now, until its patience has ended for this file and for all after it."""
+
+    def __init__(self, adapter: Adapter, clock: Clock, most_bytes: int) -> None:
+        self._adapter = adapter
+        self._clock = clock
+        self._most_bytes = most_bytes
+        self._ends: float | None = None
+
+    async def fetch(self, attachment: Attachment) -> bytes:
+        pause = _FIRST_PAUSE
+        while True:
+            try:
+                return await _fetch(attachment, self._adapter, self._most_bytes)
+            except (Transient, Unknown, RateLimited) as failure:
+                now = self._clock.now()
+                if self._ends is None:
+                    self._ends = now + _PATIENCE
+                pause = max(pause, failure.retry_after if isinstance(failure, RateLimited) else 0.0)
+                if now + pause > self._ends:
+                    raise
+                await self._clock.sleep(pause)
+                pause = min(2 * pause, _LONGEST_PAUSE)
 
 
 async def _fetch(attachment: Attachment, adapter: Adapter, most_bytes: int) -> bytes:

@@ -146,7 +146,7 @@ class TurnCarrier:
         self._remark = turn.remark
         self._pending = Pending.load(turn.conversation.pending) if turn.state is TurnState.FINAL else None
         self._last_shown_at = self._clock.now()
-        """When the last op that the platform accepted was begun: what it shows cannot be seen any earlier."""
+        """When the last op was begun that the platform has accepted of text and question: not seen any earlier."""
         self._last_view = View()
         self._had_content = False
         self._text_was_shown = False
@@ -450,7 +450,7 @@ class TurnCarrier:
         if not missing:
             return question, ""
         self._log.warning("attachments not fetched", causes=missing)
-        return question, f"The agent did not get {', '.join(missing)}: not to be had just now."
+        return question, f"The agent did not get {', '.join(missing)}."
 
     async def _unless_stopped(self, work: Coroutine[object, None, T]) -> T | None:
         """The result; None if the reader wants no more before it is there."""
@@ -539,7 +539,7 @@ class TurnCarrier:
             self._host.unauthorised(str(outcome))
         if isinstance(outcome, Failure) and not isinstance(outcome, StoppedByUser):
             self._log.info("platform call not accepted", op=type(op).__name__, kind=kind, cause=str(outcome))
-        if isinstance(outcome, Receipt):
+        if isinstance(outcome, Receipt) and not op.is_beside:
             self._last_shown_at = self._clock.now() - seconds
         if isinstance(outcome, Receipt) and not self._text_was_shown and self._last_view.text:
             self._text_was_shown = True
@@ -558,14 +558,14 @@ class TurnCarrier:
             await self._clock.sleep(_HINT_EVERY)
 
     async def _last_hint(self, state: HintState) -> None:
+        if self.turn.state is TurnState.RETOUCH:
+            return  # how it ended is shown already
         await permitted(self._channel.adapter.hint(self._target, state), self._permit)
 
     async def _persist(self, write: Callable[[Lease], Awaitable[object]]) -> None:
         """Write until the store takes it. Raises `LostLease`, at the latest when the lease has run out."""
         while True:
             try:
-        if self.turn.state is TurnState.RETOUCH:
-            return  # how it ended is shown already
                 await write(self._host.lease())
                 return
             except LostLease:

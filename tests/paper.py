@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass, field
+from typing import ClassVar
 
 from channels.adapter import (
     Budget,
@@ -106,6 +107,13 @@ class Paper:
         return Receipt(sheet)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Enclose(Write):
+    """A file on a sheet of its own, behind the text."""
+
+    is_beside: ClassVar[bool] = True
+
+
 class PaperSurface:
     """The surface on `Paper`: the text in pieces of LIMIT characters; finished sheets are never touched again."""
 
@@ -122,11 +130,14 @@ class PaperSurface:
             answers = "/".join(option.label for option in view.question.options)
             text += f"[{view.question.text}|{answers}|{view.question.answer or ''}]"
         pieces = [text[start : start + LIMIT] for start in range(0, len(text), LIMIT)]
+        texts = len(pieces)
+        pieces += [f"<{file.name}>" for file in view.files]
         for index, piece in enumerate(pieces):
             if index >= len(shown.sheets) or shown.sheets[index].id is None:
                 key = f"{self._turn}-{index}-{shown.lost}"
                 urgency = Urgency.FINAL if view.is_final else Urgency.FIRST
-                return [Write(urgency=urgency, draws=(Draw("calls"),), creates=True, index=index, key=key, text=piece)]
+                write = Write if index < texts else Enclose
+                return [write(urgency=urgency, draws=(Draw("calls"),), creates=True, index=index, key=key, text=piece)]
             sheet = shown.sheets[index]
             if sheet.text != piece or sheet.uncertain:
                 urgency = Urgency.FINAL if view.is_final else Urgency.GROWTH

@@ -31,7 +31,6 @@ from channels.adapter import (
     SLOWEST_LINE,
     Draw,
     Failure,
-    FileAway,
     Gone,
     Op,
     OpenFile,
@@ -172,7 +171,7 @@ class Calls:
     # ---------------------------------------------------------------- files
 
     async def _upload(self, file: File) -> Receipt:
-        data = await self._opened(file)
+        data = await self._open_file(file)
         if not data:
             raise Refused("the file is empty")
         if len(data) > LARGEST_FILE:
@@ -186,13 +185,6 @@ class Calls:
                         raise
                     log.info("a picture is sent as a file", cause=refusal.describe())
             return await self._upload_file(file, data)
-
-    async def _opened(self, file: File) -> bytes:
-        try:
-            async with _in_time():
-                return await self._open_file(file)
-        except TimeoutError:
-            raise FileAway("the file cannot be fetched in time") from None
 
     async def _upload_picture(self, file: File, data: bytes) -> Receipt:
         fields: Json = {"image_type": "message"}

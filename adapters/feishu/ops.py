@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import ClassVar
 
 from pydantic import BaseModel, ConfigDict
 
@@ -264,12 +265,16 @@ class TakeBack(Op):
 class UploadFile(Op):
     """Upload a file that the agent made; nobody sees it before it is sent."""
 
+    is_beside: ClassVar[bool] = True
+
     file: File
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SendFile(Op):
     """Send an uploaded file, or a word about why there is none."""
+
+    is_beside: ClassVar[bool] = True
 
     file: SentFile
     kind: str

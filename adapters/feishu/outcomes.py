@@ -27,7 +27,6 @@ from adapters.feishu.ops import (
     WriteText,
 )
 from channels.adapter import (
-    FILE_PATIENCE,
     Closed,
     Failure,
     FileAway,
@@ -40,6 +39,7 @@ from channels.adapter import (
     Refused,
     TooLarge,
     Unknown,
+    away_since,
 )
 
 SEQUENCE_LEAP = 10_000
@@ -218,7 +218,7 @@ def _gone(shown: FeishuShown, op: SheetOp, sheet: Sheet, outcome: Gone) -> Feish
     if isinstance(op, Send) and op.answers is not None and not isinstance(outcome, CardGone):
         return _sent_elsewhere(shown, op.index, sheet, {"detached": True})
     shown = shown.model_copy(update={"lost": shown.lost + 1, "ended": shown.lost + 1 >= _MOST_LOST})
-    if shown.lost > _MOST_LOST // 2:
+    if shown.lost > _MOST_LOST // 2 and shown.format is not Format.TEXT:  # no content was refused: a note says nothing
         shown = shown.model_copy(update={"format": _NEXT_FORMAT.get(shown.format, shown.format)})
     return _begin_anew(shown, op.index, sheet, take_back=isinstance(outcome, CardGone))
 
@@ -340,7 +340,6 @@ def _after_take_back(shown: FeishuShown, left: Leftover, outcome: Outcome) -> Fe
 def _after_upload(shown: FeishuShown, op: UploadFile, outcome: Outcome, now: float) -> FeishuShown:
     known = next((file for file in shown.files if file.id == op.file.id), SentFile(id=op.file.id))
     tries = known.tries + 1
-    away_since = now if known.away_since is None else known.away_since
     match outcome:
         case Receipt():
             file = known.model_copy(update={"key": outcome.id or "", "kind": str(outcome.extra.get("kind", "file"))})
@@ -348,8 +347,8 @@ def _after_upload(shown: FeishuShown, op: UploadFile, outcome: Outcome, now: flo
             file = known.model_copy(update={"trouble": "it is larger than may be sent here"})
         case Refused() | Gone() | Closed():
             file = known.model_copy(update={"trouble": "it could not be sent"})
-        case FileAway() if now - away_since < FILE_PATIENCE:
-            file = known.model_copy(update={"away_since": away_since})
+        case FileAway() if (since := away_since(known.away_since, now)) is not None:
+            file = known.model_copy(update={"away_since": since})
         case Unknown() if tries < _MOST_TRIES:
             file = known.model_copy(update={"tries": tries, "away_since": None})
         case FileAway() | Unknown():

@@ -10,7 +10,6 @@ from adapters.slack.ops import FileOp, FindFile, Share, Upload
 from adapters.slack.shown import FileShown, SlackShown
 from adapters.slack.spot import Spot
 from channels.adapter import (
-    FILE_PATIENCE,
     Closed,
     Draw,
     FileAway,
@@ -23,6 +22,7 @@ from channels.adapter import (
     TooLarge,
     Unknown,
     Urgency,
+    away_since,
 )
 from channels.model import View
 from channels.shapes import as_text
@@ -87,10 +87,10 @@ def advance_files(shown: SlackShown, op: FileOp, outcome: Outcome, now: float) -
         case _, Gone() | Refused() | TooLarge() | Closed():
             update = {"refusals": state.refusals + 1, "file": "", "asked_at": None}
         case Upload(), Unknown():
-            update = {"refusals": state.refusals + 1}
+            update = {"refusals": state.refusals + 1, "away_since": None}
         case Upload(), FileAway():
-            since = now if state.away_since is None else state.away_since
-            update = {"away_since": since, "failed": now - since >= FILE_PATIENCE}
+            since = away_since(state.away_since, now)
+            update = {"away_since": since, "failed": since is None}
         case Share(), _:
             update = {"asked_at": None}
     changed = state.model_copy(update=update)

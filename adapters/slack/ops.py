@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import ClassVar
 
 from pydantic import JsonValue
 
@@ -112,6 +113,8 @@ class Find(PageOp):
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FileOp(Op):
     """A call about the reply's file at `index`; `state` is what is known of it."""
+
+    is_beside: ClassVar[bool] = True
 
     index: int
     state: FileShown

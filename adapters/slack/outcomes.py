@@ -182,5 +182,5 @@ def restored(shown: SlackShown) -> SlackShown:
         page.model_copy(update={"uncertain": page.uncertain or page.open or not page.finished, **_LOOKED})
         for page in shown.pages
     )
-    files = tuple(state.model_copy(update={"cursor": ""}) for state in shown.files)
+    files = tuple(state.model_copy(update={"cursor": "", "away_since": None}) for state in shown.files)
     return shown.model_copy(update={"pages": pages, "files": files})

@@ -219,11 +219,13 @@ class TelegramAdapter:
         """Only one part of an album names the bot. The parts may come to several replicas, so the store knows that."""
         if inbound.group is None or inbound.place.private:
             return await self._context.sink.accept(inbound)
-        note = f"{inbound.place.chat}:{inbound.group}"
-        if not inbound.mentions_bot and await self._context.sink.recall(note) is not None:
+        note = f"telegram:album:{inbound.place.chat}:{inbound.group}"
+        is_known = await self._context.sink.recall(note) is not None
+        if is_known:
             inbound = replace(inbound, mentions_bot=True)
         accepted = await self._context.sink.accept(inbound)
-        if accepted is not Accepted.IGNORED:  # whoever stored a duplicate may have died before noting it
+        # Whoever stored a duplicate may have died before noting it.
+        if accepted is not Accepted.IGNORED and not is_known:
             await self._context.sink.remember(note, True, _ALBUM_KNOWN)
         return accepted
 

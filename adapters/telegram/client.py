@@ -43,7 +43,6 @@ from channels.adapter import (
     SLOWEST_LINE,
     Draw,
     Failure,
-    FileAway,
     Gone,
     Op,
     OpenFile,
@@ -60,7 +59,6 @@ _POOL = 10.0
 _WRITE_UPLOAD = 18.0  # for one piece of an upload
 _KEEP_ALIVE = 20.0  # an idle connection older than this may be closed by the other side just when it is used
 _CALL = 20.0  # a call never takes longer, whatever happens; one with a file takes the time for its bytes besides
-_OPEN = 9.0  # for the gateway to hand out a file, and the time for its bytes
 _SHUTDOWN = 2.0
 _CALL_CONNECTIONS = 64
 _POLL_CONNECTIONS = 2
@@ -310,12 +308,7 @@ def _seconds_for(size: int) -> float:
 
 async def _opened(op: SendFile, open_file: OpenFile) -> bytes:
     """The file as the gateway hands it out, if Telegram takes it."""
-    seconds = _OPEN + (op.file.size or 0) / SLOWEST_LINE
-    try:
-        async with asyncio.timeout(seconds):
-            data = await open_file(op.file)
-    except TimeoutError:
-        raise FileAway(f"the file cannot be fetched within {seconds:.0f} s") from None
+    data = await open_file(op.file)
     if not data:
         raise TooLarge("Telegram does not take empty files")
     if len(data) > UPLOAD_BYTES:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import ClassVar
 
 from pydantic import BaseModel, ConfigDict
 
@@ -123,6 +124,8 @@ class FileForm(StrEnum):
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SendFile(Op):
     """`in_doubt`: an earlier try may have worked."""
+
+    is_beside: ClassVar[bool] = True
 
     where: Where
     file: File

@@ -25,7 +25,6 @@ from adapters.telegram.ops import (
     Write,
 )
 from channels.adapter import (
-    FILE_PATIENCE,
     Closed,
     FileAway,
     FileGone,
@@ -38,6 +37,7 @@ from channels.adapter import (
     Refused,
     TooLarge,
     Unknown,
+    away_since,
 )
 
 _MOST_REFUSALS = 12  # in a row; by then nothing is left to leave out
@@ -204,7 +204,7 @@ def unsure(file: ShownFile) -> ShownFile:
     is_upload = file.form is not FileForm.SENTENCE
     unknowns = file.unknowns + 1
     if unknowns < (_MOST_UPLOADS if is_upload else MOST_UNKNOWNS):
-        return file.model_copy(update={"unknowns": unknowns, "sending": False})
+        return file.model_copy(update={"unknowns": unknowns, "sending": False, "away_since": None})
     following = FileForm.SENTENCE if is_upload else FileForm.NOTHING
     return ShownFile(id=file.id, form=following, in_doubt=True)
 
@@ -212,14 +212,13 @@ def unsure(file: ShownFile) -> ShownFile:
 def _file_sent(shown: TelegramShown, op: SendFile, outcome: Outcome, now: float) -> TelegramShown:
     known = next((file for file in shown.files if file.id == op.file.id), ShownFile(id=op.file.id, form=op.form))
     file = known.model_copy(update={"sending": isinstance(outcome, Intent)})
-    away_since = now if file.away_since is None else file.away_since
     match outcome:
         case Receipt():
             file = file.model_copy(update={"sent": True, "message": int(outcome.id or 0) or None, "form": op.form})
         case Unknown():
             file = unsure(file)
-        case FileAway() if now - away_since < FILE_PATIENCE:
-            file = file.model_copy(update={"away_since": away_since})
+        case FileAway() if (since := away_since(file.away_since, now)) is not None:
+            file = file.model_copy(update={"away_since": since})
         case Moved():
             shown = shown.model_copy(update={"chat": outcome.chat})
         case Refused() | TooLarge() | Gone() | Closed() | FileAway():

@@ -141,6 +141,10 @@ async def test_a_file_that_the_gateway_does_not_have_is_gone_and_with_the_gatewa
     bridge = await open_bridge(channels=channels)
     with pytest.raises(FileGone):
         await contexts[0].open_file(file)
+    with monkeypatch.context() as patched:
+        patched.setattr("channels.app._OPEN_FILE", 0.001)
+        with pytest.raises(FileAway):
+            await contexts[0].open_file(file)
     await bridge.stop()
     await open_bridge(channels=channels, gateway_url="http://127.0.0.1:9")
     with pytest.raises(FileAway):

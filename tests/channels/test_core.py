@@ -74,11 +74,16 @@ class Room:
 async def open_room(tmp_path: Path) -> AsyncIterator[Open]:
     async with AsyncExitStack() as stack:
 
-        async def open_(*scripts: Iterable[Act], policy: Policy | None = None, give_up_after: float = 86_400.0) -> Room:
+        async def open_(
+            *scripts: Iterable[Act],
+            policy: Policy | None = None,
+            give_up_after: float = 86_400.0,
+            speed: float = 20.0,
+        ) -> Room:
             papers: dict[str, Paper] = defaultdict(Paper)
             bench = Bench(
                 tmp_path,
-                ScaledClock(20),
+                ScaledClock(speed),
                 lambda context: PaperAdapter(context, papers),
                 *scripts,
                 policy=policy,
@@ -381,6 +386,16 @@ async def test_a_file_that_cannot_be_fetched_just_now_is_waited_for(open_room: O
     assert room.text() == "nice"
 
 
+async def test_files_that_cannot_be_fetched_are_waited_for_together(open_room: Open) -> None:
+    room = await open_room([Say("nice")])
+    room.adapter.troubles = [Transient("502")] * 500
+    began = room.bench.clock.now()
+    await room.say("look", attachments=tuple(Attachment(n, "image/png", {"name": n}) for n in ("a", "b", "c", "d")))
+    await room.bench.settled()
+    assert room.bench.clock.now() - began < 110
+    assert "The agent did not get a, b, c, d." in room.text()
+
+
 async def test_a_file_that_cannot_be_fetched_at_all_is_given_up_and_a_stop_is_not_kept_waiting(open_room: Open) -> None:
     room = await open_room([Say("nice")])
     room.adapter.files["a.png"] = b"png"
@@ -421,6 +436,15 @@ async def test_a_crash_in_the_middle_goes_on_in_the_same_messages(open_room: Ope
     assert len(room.bench.gateway.runs) == 1
 
 
+async def test_a_reader_is_told_of_missing_files_also_after_a_crash(open_room: Open) -> None:
+    room = await open_room([Say("begun, "), Pause(20), Say("nice")])
+    await room.say("look", attachments=(Attachment("gone.png", "image/png", {"name": "gone.png"}),))
+    await room.shows("begun")
+    await room.bench.crash()
+    await room.bench.settled()
+    assert room.text() == "begun, nice(The agent did not get gone.png.)"
+
+
 async def test_a_busy_conversation_can_refuse_a_second_question(open_room: Open) -> None:
     room = await open_room([Pause(3000)], policy=Policy(when_busy=BusyPolicy.REJECT))
     await room.say("one")
@@ -436,15 +460,6 @@ async def test_a_busy_conversation_can_be_interrupted_by_a_newer_question(open_r
     room = await open_room([Pause(3000)], [Say("second")], policy=Policy(when_busy=BusyPolicy.INTERRUPT))
     await room.say("one")
     await room.bench.until(lambda: len(room.bench.gateway.runs) == 1)
-async def test_a_reader_is_told_of_missing_files_also_after_a_crash(open_room: Open) -> None:
-    room = await open_room([Say("begun, "), Pause(20), Say("nice")])
-    await room.say("look", attachments=(Attachment("gone.png", "image/png", {"name": "gone.png"}),))
-    await room.shows("begun")
-    await room.bench.crash()
-    await room.bench.settled()
-    assert room.text() == "begun, nice(The agent did not get gone.png.)"
-
-
     await room.say("two")
     await room.shows("second")
     await room.bench.settled()
@@ -615,6 +630,16 @@ async def test_a_place_where_nothing_may_be_sent_does_not_hold_up_anything(open_
     assert room.text("open") == "x"
 
 
+async def test_a_place_where_nothing_may_be_sent_gets_no_sign_of_work_either(open_room: Open) -> None:
+    room = await open_room([Say("x"), Pause(60)])
+    room.adapter.papers["closed"].trouble = lambda _: (Forbidden("kicked"), False)
+    await room.say("one", "closed")
+    await room.bench.settled()
+    working = [hint for hint in room.adapter.hints if hint in (HintState.WAITING, HintState.WORKING)]
+    assert len(working) <= 4, "one every four seconds, until the first refusal"
+    assert room.adapter.hints[-1] is HintState.FAILED
+
+
 async def test_an_answer_that_nobody_could_be_shown_is_a_dead_letter_that_can_be_asked_again(open_room: Open) -> None:
     room = await open_room([Say("x")])
     room.adapter.papers["closed"].trouble = lambda _: (Forbidden("kicked"), False)
@@ -630,16 +655,6 @@ async def test_an_answer_that_nobody_could_be_shown_is_a_dead_letter_that_can_be
 
 
 async def test_a_silent_tool_call_does_not_hold_back_text(open_room: Open) -> None:
-async def test_a_place_where_nothing_may_be_sent_gets_no_sign_of_work_either(open_room: Open) -> None:
-    room = await open_room([Say("x"), Pause(60)])
-    room.adapter.papers["closed"].trouble = lambda _: (Forbidden("kicked"), False)
-    await room.say("one", "closed")
-    await room.bench.settled()
-    working = [hint for hint in room.adapter.hints if hint in (HintState.WAITING, HintState.WORKING)]
-    assert len(working) <= 4, "one every four seconds, until the first refusal"
-    assert room.adapter.hints[-1] is HintState.FAILED
-
-
     room = await open_room([Say("Let me look. "), UseTool("search", 30.0), Say("Found it.", message="b")])
     await room.say("find")
     await room.shows("Let me look.")

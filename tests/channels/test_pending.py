@@ -8,14 +8,14 @@ import pytest
 from pydantic import JsonValue
 
 from channels.access import BusyPolicy, Policy
-from channels.adapter import Accepted, Draw, Failure, RateLimited
+from channels.adapter import Accepted, Draw, Failure, RateLimited, Transient
 from channels.inputs import Ask, Resume
 from channels.model import Action, Attachment, Inbound, InboundKind, Option, Phase, Place, Press, Sender, TurnId, View
 from channels.pending import Pending
 from channels.questions import clarification, open_questions
 from channels.store.records import Turn, TurnState
 from tests.channels.test_core import Open, Room, open_room
-from tests.scripted import AskPerson, Pause, Say
+from tests.scripted import AskPerson, GiveFile, Pause, Say
 
 __all__ = ["open_room"]
 
@@ -357,6 +357,35 @@ async def test_a_button_of_a_question_that_was_asked_anew_is_told_so(open_room: 
     await room.say("light blue")
     await room.bench.settled()
     assert answers(room) == ["light blue"]
+
+
+async def test_a_retry_withdraws_the_question_that_was_asked_after_what_it_asks_again(open_room: Open) -> None:
+    room = await open_room([AskPerson("First?")], [AskPerson(COLOUR)], [Say("Done.")])
+    await asks(room)
+    second = await asks(room, "yes")
+    assert (await asked(room, second)).question is not None
+    await room.press(Action.RETRY, second.id)
+    await room.shows("Done.")
+    await room.bench.settled()
+    question = (await asked(room, second)).question
+    assert question is not None
+    assert (question.options, question.free_text) == ((), False)
+
+
+async def test_an_answer_does_not_have_to_wait_for_the_files_behind_the_question(open_room: Open) -> None:
+    # On a faster clock a busy machine takes the lease away; the next owner cannot know when the question was seen.
+    room = await open_room([GiveFile("plan.txt", b"plan"), AskPerson(COLOUR)], [Say("Painted.")], speed=3.0)
+    paper = room.adapter.papers["room"]
+    paper.trouble = lambda op: (Transient("later"), False) if op.is_beside else (None, True)
+    await room.say("paint")
+    await room.shows("Which?")
+    await room.bench.clock.sleep(1)
+    await room.say("blue")
+    await room.bench.clock.sleep(1)
+    paper.trouble = lambda _: (None, True)
+    await room.shows("Painted.")
+    await room.bench.settled()
+    assert answers(room) == ["blue"]
 
 
 async def test_new_says_that_what_still_waits_is_answered_in_the_new_conversation(open_room: Open) -> None:

@@ -9,7 +9,7 @@ import pytest
 
 from adapters.slack import limits
 from channels.access import Policy, ShowReasoning
-from channels.adapter import ChannelState, FileAway, FileGone, HintState, OpenFile, ReplyTarget
+from channels.adapter import FILE_PATIENCE, ChannelState, FileAway, FileGone, HintState, OpenFile, ReplyTarget
 from channels.model import File, Phase, TurnId
 from channels.store.records import TurnState
 from tests.adapters.slack.conftest import OpenDesk
@@ -405,6 +405,23 @@ async def test_a_file_that_is_gone_is_asked_for_once_and_one_that_is_away_more_o
     await desk.answered()
     assert "Could not be attached: gone.txt, away.txt" in desk.text(root)
     assert gateway.opened["gone.txt"] == 1 < 3 < gateway.opened["away.txt"]
+
+
+async def test_a_file_is_waited_for_anew_after_a_restart(open_desk: OpenDesk) -> None:
+    """The gateway may have been started anew together with the bridge."""
+    desk = await open_desk([Say("Here you are."), GiveFile("away.txt", b"b")])
+    gateway = desk.bench.gateway
+    gateway.withheld = {"away.txt": FileAway("the gateway is away")}
+    root = await desk.ask("report")
+    await desk.until(lambda: gateway.opened["away.txt"] > 0)
+    await desk.bench.stop()
+    await desk.bench.clock.sleep(FILE_PATIENCE + 10)
+    tried = gateway.opened["away.txt"]
+    await desk.bench.start()
+    await desk.until(lambda: gateway.opened["away.txt"] > tried)
+    gateway.withheld = {}
+    await desk.answered()
+    assert [reply.files for reply in desk.replies(root)] == [(), ("away.txt",)]
 
 
 def away_for(seconds: float, desk: Desk) -> OpenFile:

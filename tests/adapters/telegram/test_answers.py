@@ -2,23 +2,19 @@
 
 from __future__ import annotations
 
-import asyncio
 import itertools
 import re
 
 import pytest
 from pydantic import JsonValue
 
-from adapters.telegram.client import Client
-from adapters.telegram.ops import FileForm, SendFile, Where
 from channels.access import Policy, ShowReasoning
-from channels.adapter import Draw, FileAway, FileGone, Urgency
+from channels.adapter import FileAway, FileGone
 from channels.markdown import display_width
-from channels.model import File
 from tests.adapters.telegram.board import tokens
 from tests.adapters.telegram.conftest import SPEED, OpenTalk
 from tests.emulators.journal import Fault, FaultKind
-from tests.emulators.telegram import SeenMessage, TelegramEmulator
+from tests.emulators.telegram import SeenMessage
 from tests.scripted import AskPerson, Fail, GiveFile, Pause, Say, Think, UseTool
 
 PNG = b"\x89PNG\r\n\x1a\n" + bytes(40)
@@ -378,34 +374,6 @@ async def test_a_large_file_may_take_long_to_send(open_talk: OpenTalk, monkeypat
     assert [answer.file for answer in talk.answers(chat)] == [None, "document big.zip"]
     assert len(talk.emulator.journal.of("sendDocument")) == 1
     assert not talk.emulator.journal.broken
-
-
-async def test_a_large_file_may_take_long_to_come_from_the_gateway(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("adapters.telegram.client._OPEN", 0.02)
-
-    async def open_slowly(_: File) -> bytes:
-        await asyncio.sleep(0.1)
-        return b"zip"
-
-    async with TelegramEmulator() as emulator:
-        chat, client = emulator.private_chat(), Client(emulator.token, emulator.url)
-        await client.open()
-        small, large = (
-            SendFile(
-                urgency=Urgency.FINAL,
-                draws=(Draw("bot"),),
-                where=Where(str(chat)),
-                file=File("f", "big.zip", "application/zip", size),
-                form=FileForm.DOCUMENT,
-            )
-            for size in (3, 1_000_000)
-        )
-        with pytest.raises(FileAway):
-            await client.perform(small, open_slowly)
-        await client.perform(large, open_slowly)
-        await client.close()
-        assert [message.file for message in emulator.chat(chat).from_bot()] == ["document big.zip"]
-        assert not emulator.journal.broken
 
 
 async def test_feedback_can_be_given_where_it_is_asked_for(open_talk: OpenTalk) -> None:

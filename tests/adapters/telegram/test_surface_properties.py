@@ -336,6 +336,21 @@ def test_a_file_that_was_surely_not_sent_is_no_upload_in_doubt() -> None:
     assert board.files == [("f", FileForm.DOCUMENT)]
 
 
+def test_a_file_is_waited_for_anew_after_a_restart() -> None:
+    surface = surface_for()
+    run = Run(surface, Board(), iter(()))
+    view = View(Phase.DONE, (Segment("a", "Here."),), files=(File("f", "a.png", "image/png", 10),))
+    run.reconcile(view, 1)
+    shown = run.shown
+    for now in (1_000.0, 1_000.0 + 10 * FILE_PATIENCE):
+        (op,) = surface.plan(view, shown, now)
+        if not isinstance(op, SendFile):  # after a restart the text is made sure of first
+            (op,) = surface.plan(view, surface.advance(shown, op, Receipt("101"), now), now)
+        assert isinstance(op, SendFile)
+        assert op.form is FileForm.PHOTO
+        shown = surface.restore(surface.advance(shown, op, FileAway("away"), now))
+
+
 @pytest.mark.parametrize("pause", [0.5, 7.0, 31.0])
 @pytest.mark.parametrize("ends", [FileAway("away"), Receipt("7"), FileGone("gone")])
 def test_a_file_that_is_away_is_asked_for_for_a_minute_however_often_that_is(ends: Outcome, pause: float) -> None:
