@@ -17,7 +17,7 @@ from channels.gateway import Gateway
 from channels.gateway.runs import RunEnd, RunRequest
 from channels.inputs import Ask, Resume
 from channels.model import Phase, RunId, Sender, StepState, ThreadId, TurnId, View, new_turn_id
-from channels.questions import LEFT, Interrupt, next_input
+from channels.questions import LEFT_NOTICE, Interrupt, next_input
 from channels.transcript import Transcript
 from config.settings import GatewaySettings
 
@@ -70,6 +70,7 @@ class _Conversation:
         self._thread = _new_thread()
         self._lines = _Lines()
         self._answering: TurnId | None = None
+        self._has_begun = False  # the run of what was asked last
         self._stopping: list[asyncio.Task[bool]] = []
 
     async def run(self) -> None:
@@ -118,12 +119,14 @@ class _Conversation:
                 goes_on = next_input(open_questions, answers, sender=_PERSON)
                 if goes_on is None:
                     declined, open_questions = tuple(call for asked in open_questions for call in asked.calls), ()
-                    _say(LEFT)
+                    _say(LEFT_NOTICE)
                     continue
                 question = goes_on
             else:
                 last = text
-            open_questions, declined = (await self._ask(question)).interrupts, ()
+            open_questions = (await self._ask(question)).interrupts
+            if self._has_begun:
+                declined = ()
 
     async def _answers(self, interrupts: tuple[Interrupt, ...], first: str) -> list[JsonValue] | None:
         """An answer to each question, `first` being what was said to the first; None: the input has ended."""
@@ -148,8 +151,10 @@ class _Conversation:
         request = RunRequest(turn=new_turn_id(), thread=self._thread, input=question, assistant_id=self._assistant_id)
         await self._gateway.prepare_thread(self._thread, {})
 
+        self._has_begun = False
+
         async def started(_: RunId) -> None:
-            """The run is known; nothing to store here."""
+            self._has_begun = True
 
         self._answering = request.turn
         try:

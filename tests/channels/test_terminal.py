@@ -9,7 +9,7 @@ from channels import terminal
 from channels.gateway import Gateway, Patience, RunEnd, sentences
 from channels.inputs import Ask, Resume
 from channels.model import Phase, Sender, View
-from channels.questions import LEFT, Interrupt, breakpoint_question, open_questions
+from channels.questions import LEFT_NOTICE, Interrupt, breakpoint_question, open_questions
 from channels.transcript.messages import ToolCall
 from tests.gateway.turns import gateway_at
 
@@ -56,17 +56,28 @@ async def test_who_does_not_want_the_graph_to_go_on_asks_something_else(
 
     async def ask(question: Ask | Resume) -> RunEnd:
         asked.append(question)
+        conversation._has_begun = len(asked) != 2  # the gateway was away
         return stops if len(asked) == 1 else RunEnd(View(Phase.DONE))
 
     gateway = gateway_at("http://127.0.0.1:9")
-    monkeypatch.setattr(terminal, "_Lines", lambda: Typed("pay", "hm", "no", "hello", "bye"))
+    monkeypatch.setattr(terminal, "_Lines", lambda: Typed("pay", "hm", "no", "hello", "hello again", "bye"))
     conversation = terminal._Conversation(gateway, "agent")
     monkeypatch.setattr(conversation, "_ask", ask)
     await conversation._talk()
     await gateway.aclose()
-    assert [question.text for question in asked if isinstance(question, Ask)] == ["pay", "hello", "bye"]
-    assert [question.declined for question in asked if isinstance(question, Ask)] == [(), ("c1",), ()]
-    assert LEFT in capsys.readouterr().err
+    assert [question.text for question in asked if isinstance(question, Ask)] == [
+        "pay",
+        "hello",
+        "hello again",
+        "bye",
+    ]
+    assert [question.declined for question in asked if isinstance(question, Ask)] == [
+        (),
+        ("c1",),
+        ("c1",),
+        (),
+    ]
+    assert LEFT_NOTICE in capsys.readouterr().err
 
 
 async def test_who_leaves_at_a_question_has_answered_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
