@@ -10,7 +10,7 @@ import structlog
 
 from adapters.feishu.api import Api, Json
 from adapters.feishu.errors import ApiRefusal, failure_of
-from channels.adapter import Draw, Failure, Gone, HintState, RateLimited, ReplyTarget, Transient, Unauthorised, Unknown
+from channels.adapter import Draw, Failure, HintState, RateLimited, ReplyTarget, Transient, Unauthorised, Unknown
 from channels.clock import Clock
 from channels.model import InboundKind
 
@@ -91,7 +91,7 @@ class Reactions:
     # ---------------------------------------------------------------- calls
 
     async def _add(self, message: str, emoji: str) -> str | None:
-        """Our reaction; empty when there may be one, None when the message is gone."""
+        """Our reaction; empty when there may be one, None when there is none."""
         body: Json = {"reaction_type": {"emoji_type": emoji}}
         try:
             found = await self._call("setting reactions", "POST", f"im/v1/messages/{message}/reactions", body)
@@ -99,7 +99,7 @@ class Reactions:
             if isinstance(failure, RateLimited | Unauthorised):
                 self._not_before = self._clock.now() + _PAUSE
             log.info("no reaction was set", cause=str(failure))
-            return None if isinstance(failure, Gone) else ""
+            return "" if isinstance(failure, Unknown | Transient) else None
         return str(found.get("reaction_id") or "")
 
     async def _remove(self, message: str, emoji: str) -> None:

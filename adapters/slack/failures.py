@@ -104,7 +104,7 @@ _VITAL = ("apps.connections.", "auth.", "chat.")
 look-ups) is left out, and the channel goes on."""
 _OF_READER = frozenset({"user_not_found", "team_not_found", "invalid_recipient"})
 _NO_READER = _OF_READER | {"missing_recipient_team_id", "missing_recipient_user_id"}
-_OF_THREAD = frozenset({"invalid_thread_ts", "cannot_reply_to_message"})
+_OF_THREAD = frozenset(ERRORS[Unthreadable].split())
 _BY_ERROR = {error: kind for kind, errors in ERRORS.items() for error in errors.split()}
 _RATE_ERRORS = frozenset({"ratelimited", "rate_limited", "message_limit_exceeded"})
 _SENT_MAYBE = frozenset({500, 502, 504})

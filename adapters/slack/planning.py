@@ -80,7 +80,8 @@ class Planner:
             if page.ts is None:
                 return (self._find(index, page),)
         if self._shown.is_out_of_ways:
-            return self._last_words()
+            running = [(index, page) for index, page in enumerate(pages) if page.open and not page.stuck]
+            return (self._bare_stop(*running[0]),) if running else self._last_words()
         at, opening = 0, ""
         starts: list[tuple[int, str]] = []
         for index, page in enumerate(pages):

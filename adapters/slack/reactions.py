@@ -47,7 +47,7 @@ class Reactions:
         adding = self._added.get(key)
         if adding is None or (adding.done() and isinstance(adding.result(), RateLimited)):
             adding = self._added[key] = asyncio.create_task(self._call(_ADD, key))
-        await asyncio.shield(adding)
+        await asyncio.wait({adding})
 
     def remove(self, spot: Spot, question: Inbound) -> None:
         """The reaction goes soon, whoever has added it: before `run`, that may have been another process."""

@@ -95,15 +95,15 @@ class TelegramSurface:
         # One in a group that has got another id since can only be left as it is.
         if messages and messages[-1].id is not None and messages[-1].chat == self._where(shown).chat:
             messages[-1] = messages[-1].model_copy(update={"digest": ""})
-        files = [unsure(file) if file.sending else file for file in shown.files]
+        files = [unsure(file) if file.sending else file.model_copy(update={"away_since": None}) for file in shown.files]
         draft = shown.draft.model_copy(update={"digest": "", "text": ""}) if shown.draft is not None else None
         return shown.model_copy(update={"messages": tuple(messages), "files": tuple(files), "draft": draft})
 
     def messages(self, shown: Shown) -> Sequence[str]:
         assert isinstance(shown, TelegramShown)
         ids = [message.id for message in shown.messages] + [file.message for file in shown.files]
-        drafts = [_draft_id(self._settings.turn, index) for index in range(len(shown.messages) + shown.lost + 1)]
-        named = [DRAFT_ALIAS + str(draft) for draft in drafts] if self._settings.drafts else []
+        drafts = range(len(shown.messages) + shown.lost + 1) if self._settings.drafts else ()
+        named = [f"{DRAFT_ALIAS}{_draft_id(self._settings.turn, index)}" for index in drafts]
         return [*(str(number) for number in ids if number is not None), *named]
 
     # ---------------------------------------------------------------- planning

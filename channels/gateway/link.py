@@ -240,13 +240,13 @@ class Link:
         return True
 
     async def state(self, thread: ThreadId) -> ThreadState:
-        """The SDK reads only strict JSON; what a graph keeps in its state is not always that."""
+        """Not by the SDK, which reads only strict JSON: what a graph keeps in its state is not always that."""
         self.stats.state_reads += 1
         await self.ready()
         try:
             response = await self._http.get(f"/threads/{quote(thread)}/state")
             response.raise_for_status()
-            state = as_object(read_json(response.content))
+            state = as_object(await asyncio.to_thread(read_json, response.content))
         except CALL_ERRORS as error:
             raise trouble_of(error) from None
         except JSONDecodeError:

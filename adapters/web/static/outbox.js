@@ -120,7 +120,6 @@ export class Outbox extends EventTarget {
       }
     }
     item.files = copies;
-    item.names = copies.map((file) => file.name);
     if (lost.length) this.#refuse(item, `${lost.join(", ")} can no longer be read.`);
   }
 

@@ -55,3 +55,13 @@ async def test_a_reaction_that_may_be_there_is_looked_for(open_room: Open) -> No
     await room.settled()
     await room.emulator.wait_for(lambda: len(room.emulator.journal.of("im.reaction.delete")) == 1)
     assert room.emulator.message(question).reactions == ()
+
+
+async def test_a_reaction_that_the_app_may_not_set_is_not_looked_for(open_room: Open) -> None:
+    room = await open_room([Say("x")], reaction="OnIt")
+    room.emulator.faults.plan("im.reaction.create", refuse(99991672))
+    await room.ask("Ann", "hi")
+    await room.settled()
+    await room.bench.clock.sleep(20)
+    assert len(room.emulator.journal.of("im.reaction.create")) == 1
+    assert not room.emulator.journal.of("im.reaction.list")

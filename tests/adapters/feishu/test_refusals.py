@@ -145,3 +145,11 @@ def test_an_error_inside_the_platform_costs_an_answer_none_of_its_form(name: str
     assert '"tag":"markdown"' in reply.card.replace(" ", "")
     assert not errors
     assert not desk.emulator.journal.broken
+
+
+def test_messages_that_go_away_are_no_refusal_of_the_answer() -> None:
+    desk = Desk(first=Format.TEXT)
+    left = iter(range(5))
+    desk.api.trouble = lambda name: Fault(code=230110) if name in SENDING and next(left, None) is not None else None
+    desk.show(View(phase=Phase.DONE, body=(Segment("a", "hello world"),), revision=9))
+    assert [reply.text for reply in desk.replies] == ["hello world"]

@@ -22,7 +22,7 @@ def upgrade() -> None:
 
 
 def _take_part_where_something_was_asked() -> None:
-    """Until now a conversation in a thread meant that the bot takes part there."""
+    """In revision 0001 a conversation in a thread meant that the bot takes part there."""
     asked = sa.text(
         "SELECT c.id, c.channel, c.chat, c.place, max(t.created_at) AS at FROM conversations AS c"
         " JOIN turns AS t ON t.conversation_id = c.id GROUP BY c.id, c.channel, c.chat, c.place"
