@@ -400,6 +400,7 @@ class TurnCarrier:
             context=channel.run_context,
             timeout=channel.run_timeout,
             when_busy=_WHEN_BUSY[channel.policy.when_busy],
+            begun_at=turn.run_at,
             metadata=metadata,
         )
         execution = asyncio.create_task(

@@ -85,7 +85,9 @@ class Execution:
         self._heard_end = False
         now = self._clock.now()
         self._began = now
-        self._deadline = now + (request.timeout or patience.run)
+        self._timeout = request.timeout or patience.run
+        begun_at = now if request.begun_at is None else min(now, request.begun_at)
+        self._deadline = max(begun_at + self._timeout, now + min(self._timeout, patience.late))
         self._start_by = min(self._deadline, now + patience.start)
         self._perseverance = Perseverance(self._clock, patience, stop, self._say)
         self._listener = Listener(
@@ -158,7 +160,7 @@ class Execution:
             note = f"the gateway did not confirm the stop {cause}".strip() if unconfirmed else ""
             return self._end(Phase.STOPPED, sentences.STOPPED, note)
         if self._run is not None:
-            return self._end(Phase.FAILED, sentences.timed_out(self._deadline - self._began), f"out of time {cause}")
+            return self._end(Phase.FAILED, sentences.timed_out(self._timeout), f"out of time {cause}")
         busy = out.trouble is not None and out.trouble.kind is TroubleKind.BUSY
         return self._end(Phase.FAILED, sentences.BUSY if busy else sentences.STILL_UNREACHABLE, cause)
 

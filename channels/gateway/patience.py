@@ -19,15 +19,17 @@ class Patience:
     """How long what is waited for, in seconds, or how often it is tried.
 
     `idle`: no byte, heartbeats included (LangGraph sends one every 5 s, DeerFlow every 15 s). `run`: how long a run may
-    live when its request does not say. `start`: how long a gateway that cannot be reached is tried before the turn
-    fails. `busy_grace`: how long a busy thread is waited for although the policy rejects: the run before this one may
-    just be ending. `stop`: how long a stopped run may take to end. `state`: how long the state of an ended run is
-    asked for when it only confirms what was heard. `fruitless`, `gaps`: connections in a row that brought nothing (or
-    only an `end` although the run goes on), gaps in a row, after which a run is polled.
+    live when its request does not say. `late`: how long one that is found again after its time may still live. `start`:
+    how long a gateway that cannot be reached is tried before the turn fails. `busy_grace`: how long a busy thread is
+    waited for although the policy rejects: the run before this one may just be ending. `stop`: how long a stopped run
+    may take to end. `state`: how long the state of an ended run is asked for when it only confirms what was heard.
+    `fruitless`, `gaps`: connections in a row that brought nothing (or only an `end` although the run goes on), gaps in
+    a row, after which a run is polled.
     """
 
     idle: float = 45.0
     run: float = 86_400.0
+    late: float = 600.0
     start: float = 3_600.0
     busy_grace: float = 3.0
     stop: float = 10.0

@@ -23,7 +23,10 @@ class WhenBusy(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class RunRequest:
-    """One turn's run. `timeout` is how long it may take, in seconds (None: a day)."""
+    """One turn's run. `timeout` is how long it may take, in seconds (None: a day).
+
+    `begun_at` is since when it is known, in seconds since the epoch; None: it is not yet.
+    """
 
     turn: TurnId
     thread: ThreadId
@@ -32,6 +35,7 @@ class RunRequest:
     config: Mapping[str, JsonValue] = field(default_factory=dict)
     context: Mapping[str, JsonValue] = field(default_factory=dict)
     timeout: float | None = None
+    begun_at: float | None = None
     when_busy: WhenBusy = WhenBusy.QUEUE
     metadata: Mapping[str, JsonValue] = field(default_factory=dict)
 

@@ -67,7 +67,7 @@ class Lease:
 
 @dataclass(frozen=True, slots=True)
 class Conversation:
-    """A place bound to a gateway thread. `pending` is the open question of the agent, as the turn module wrote it.
+    """A place bound to a gateway thread. `pending` is what the last turn left open there, as the turn module wrote it.
 
     `generation` rises with every /new; thread ids are derived from channel, place and generation.
     """
@@ -93,9 +93,9 @@ class StoredInbound:
 class Turn:
     """One question and its answer, as stored. `shown` is the surface's JSON; `note` is why it failed, for operators.
 
-    `stop_notice` is what to tell the reader about the stop that a person has asked for (empty: nobody has).
-    `remark` is what to tell them beside the answer of the run. `resumes` is the open question that this turn answers,
-    as it was in its conversation's `pending`.
+    `run_at` is since when the run is known. `stop_notice` is what to tell the reader about the stop that a person has
+    asked for (empty: nobody has), `remark` what to tell them beside the answer of the run. `resumes` is the open
+    question that this turn answers, as it was in its conversation's `pending`.
     """
 
     id: TurnId
@@ -105,6 +105,7 @@ class Turn:
     created_at: float
     thread_id: ThreadId | None = None
     run_id: RunId | None = None
+    run_at: float | None = None
     shown: JsonValue = None
     final: View | None = None
     note: str = ""

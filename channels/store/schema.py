@@ -84,6 +84,8 @@ turns = sa.Table(
     sa.Column("state", CleanText, nullable=False),
     sa.Column("thread_id", CleanText),
     sa.Column("run_id", CleanText),
+    # Since when the run is known; NULL also where a version without this column began it
+    sa.Column("run_at", sa.Double),
     sa.Column("shown", JsonText),
     sa.Column("final", JsonText),
     # What the reader is told about a stop that a person has asked for; NULL: nobody has

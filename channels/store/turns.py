@@ -126,7 +126,7 @@ def run_requested(tx: Transaction, lease: Lease, turn_id: TurnId) -> None:
 
 
 def run_started(tx: Transaction, lease: Lease, turn_id: TurnId, run_id: RunId, remark: str) -> None:
-    _carry_on(tx, lease, turn_id, state=TurnState.RUNNING, run_id=run_id, remark=remark)
+    _carry_on(tx, lease, turn_id, state=TurnState.RUNNING, run_id=run_id, run_at=tx.now, remark=remark)
 
 
 def save_shown(tx: Transaction, lease: Lease, turn_id: TurnId, shown: JsonValue, messages: Sequence[str]) -> None:
@@ -420,6 +420,7 @@ def _turn_of(row: sa.RowMapping, asked: Sequence[JsonValue]) -> Turn | Unreadabl
             note=row[turns.c.note],
             stop_notice=row[turns.c.stop_notice] or "",
             remark=row[turns.c.remark] or "",
+            run_at=row[turns.c.run_at],
             resumes=_resumes_of(row),
         )
     except Unreadable as error:

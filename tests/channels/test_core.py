@@ -13,7 +13,7 @@ import pytest
 
 from channels.access import BusyPolicy, ConversationScope, Groups, Policy
 from channels.adapter import Accepted, Draw, Failure, Forbidden, HintState, RateLimited, Transient, Unknown
-from channels.gateway.runs import RunEnd
+from channels.gateway.runs import RunEnd, RunRequest
 from channels.inputs import Ask
 from channels.model import Action, Attachment, Inbound, InboundKind, Phase, Place, Press, Sender, TurnId
 from channels.store.records import Lease, StoreUnavailable, Turn, TurnState
@@ -434,6 +434,29 @@ async def test_a_crash_in_the_middle_goes_on_in_the_same_messages(open_room: Ope
     await room.bench.settled()
     assert room.text() == "The beginning of a long answer, and the end of it."
     assert len(room.bench.gateway.runs) == 1
+
+
+async def test_a_run_that_is_taken_over_has_what_is_left_of_its_time(
+    open_room: Open, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    room = await open_room([Say("begun"), Pause(20)])
+    execute = room.bench.gateway.execute
+    begun: list[float | None] = []
+
+    async def watched(request: RunRequest, *args: Any, **more: Any) -> RunEnd:
+        begun.append(request.begun_at)
+        return await execute(request, *args, **more)
+
+    monkeypatch.setattr(room.bench.gateway, "execute", watched)
+    asked = room.bench.clock.now()
+    await room.say("hi")
+    await room.shows("begun")
+    await room.bench.crash()
+    await room.bench.settled()
+    first, second = begun
+    assert first is None
+    assert second is not None
+    assert asked <= second <= asked + 20
 
 
 async def test_a_reader_is_told_of_missing_files_also_after_a_crash(open_room: Open) -> None:

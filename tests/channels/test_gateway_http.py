@@ -24,13 +24,15 @@ RUN = "0e0e0e0e-0000-4000-8000-000000000001"
 SSE = {"content-type": "text/event-stream"}
 
 
-def gateway(*, patience: Patience | None = None, dialect: str = "langgraph", **more: str) -> Gateway:
+def gateway(
+    *, patience: Patience | None = None, dialect: str = "langgraph", clock: ScaledClock | None = None, **more: str
+) -> Gateway:
     return Gateway(
         URL,
         api_key=more.get("api_key"),
         headers={"X-Given": "1"},
         dialect=dialect,
-        clock=ScaledClock(1000.0),
+        clock=clock or ScaledClock(1000.0),
         patience=patience or Patience(idle=2000.0),
     )
 
@@ -378,6 +380,29 @@ async def test_an_answer_not_heard_to_its_end_is_never_taken_for_whole_while_its
     assert str(status) in seen.end.note
     told = any(view.notice == sentences.RECONNECTING for view in seen.views)
     assert told is (status == 500)
+
+
+@pytest.mark.parametrize(("ago", "lives"), [(500.0, 3_100.0), (3_500.0, 600.0), (90_000.0, 600.0)])
+async def test_a_run_that_is_found_again_has_what_is_left_of_its_time_and_ten_minutes_at_least(
+    server: respx.MockRouter, ago: float, lives: float
+) -> None:
+    clock = ScaledClock(1000.0)
+    server.get(path__regex=r"/threads/[^/]+/runs/[^/]+/stream$").respond(405)
+    server["run"].respond(200, json={"status": "running"})
+    found = clock.now()
+    seen = await run_turn(gateway(clock=clock), "Hi", run=RunId(RUN), timeout=3_600.0, begun_at=found - ago)
+    assert lives <= clock.now() - found < 1.5 * lives
+    assert seen.end.view.notice == sentences.timed_out(3_600)
+    assert server["cancel"].called
+
+
+async def test_what_a_run_said_that_has_long_ended_when_it_is_found_again_is_shown(server: respx.MockRouter) -> None:
+    clock = ScaledClock(1000.0)
+    turn, begun = new_turn_id(), clock.now() - 90_000.0
+    server.get(path__regex=r"/threads/[^/]+/runs/[^/]+/stream$").mock(return_value=stream(*said("Hello")))
+    server["state"].respond(json=state(turn, ("m1", "Hello")))
+    seen = await run_turn(gateway(clock=clock), "Hi", turn=turn, run=RunId(RUN), timeout=60.0, begun_at=begun)
+    assert (seen.end.view.phase, seen.end.view.text) == (Phase.DONE, "Hello")
 
 
 @pytest.mark.parametrize("status", ["success", "interrupted"])

@@ -1,4 +1,5 @@
-"""What the reader is told beside the answer: an owner that takes a run over does not know it otherwise."""
+"""What an owner that takes a run over does not know otherwise: since when it is known, and what its reader is told
+beside its answer."""
 
 from __future__ import annotations
 
@@ -12,4 +13,5 @@ depends_on = None
 
 
 def upgrade() -> None:
+    op.add_column("turns", sa.Column("run_at", sa.Double))
     op.add_column("turns", sa.Column("remark", sa.Text))
