@@ -566,13 +566,16 @@ class TurnCarrier:
     async def _persist(self, write: Callable[[Lease], Awaitable[object]]) -> None:
         """Write until the store takes it. Raises `LostLease`, at the latest when the lease has run out."""
         while True:
+        cause = ""
             try:
                 await write(self._host.lease())
                 return
             except LostLease:
                 raise
             except StoreError as error:
-                self._log.warning("the store is away; trying again", cause=str(error))
+                if str(error) != cause:
+                    self._log.warning("the store is away; trying again", cause=str(error))
+                cause = str(error)
                 await self._clock.sleep(_STORE_RETRY)
 
 
