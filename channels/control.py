@@ -175,7 +175,10 @@ class ControlLane:
             return "I am still answering. `/stop` first, then `/retry`."
         turn = turn or await self.store.last_turn(conversation)
         question = await self._open_question(conversation)
-        again = await self.store.requeue(self.lease(), turn.id, control=stored.id) if turn is not None else None
+        again = None
+        if turn is not None:
+            left = Pending.after_a_break(turn.id).model_dump(mode="json")
+            again = await self.store.requeue(self.lease(), turn.id, control=stored.id, pending=left)
         if again is None:
             return "There is no question to ask again."
         self.carry(again)

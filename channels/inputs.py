@@ -25,14 +25,14 @@ class InputFile:
 class Ask:
     """A new message in the conversation.
 
-    `declined` are the ids of the tool calls that the agent has made and that nobody wants: models refuse a history in
-    which one has no result.
+    `after_a_break`: what the agent did before it did not come to its end. Its last tool calls may have no result, and
+    models refuse such a history.
     """
 
     text: str
     sender: Sender
     files: tuple[InputFile, ...] = ()
-    declined: tuple[str, ...] = ()
+    after_a_break: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -39,19 +39,20 @@ class Pending(BaseModel):
     @classmethod
     def load(cls, stored: JsonValue) -> Self | None:
         """The open question in a stored record; None when there is none that this version understands."""
-        pending = cls.read(stored)
-        return None if pending is None or pending.is_answered else pending
-
-    @classmethod
-    def read(cls, stored: JsonValue) -> Self | None:
-        """The question in a stored record, also one that is answered: from that nobody wanted to go on."""
         if stored is None:
             return None
         try:
-            return cls.model_validate(stored)
+            pending = cls.model_validate(stored)
         except ValidationError:
             log.error("the stored question is unreadable; the next message starts a new run")
             return None
+        return None if pending.is_answered else pending
+
+    @classmethod
+    def after_a_break(cls, turn: TurnId) -> Self:
+        """Nothing is asked, but the thread is as something left it that did not come to its end: a stop, a failure, a
+        question that nobody answers any more. `turn` left it so."""
+        return cls(turn=turn, interrupts=())
 
     @property
     def current(self) -> Interrupt:
@@ -62,11 +63,6 @@ class Pending(BaseModel):
     def is_answered(self) -> bool:
         """Whether nothing is open any more."""
         return len(self.answers) >= len(self.interrupts)
-
-    @property
-    def calls(self) -> tuple[str, ...]:
-        """The ids of the tool calls that are not made before an answer."""
-        return tuple(call for interrupt in self.interrupts for call in interrupt.calls)
 
     @property
     def takes_files(self) -> bool:

@@ -47,8 +47,7 @@ class Choice(BaseModel):
 class Interrupt(BaseModel):
     """One open question. `id` is the gateway's (empty: it gave none); several parts of one interrupt share it.
 
-    `heard` are the ids of the assistant messages shown so far: what comes after the answer is none of them. `calls` are
-    the ids of the tool calls that wait behind a breakpoint.
+    `heard` are the ids of the assistant messages shown so far: what comes after the answer is none of them.
     """
 
     model_config = ConfigDict(frozen=True)
@@ -65,7 +64,6 @@ class Interrupt(BaseModel):
     allowed: tuple[str, ...] = ()
     value_type: str = ""
     heard: tuple[str, ...] = ()
-    calls: tuple[str, ...] = ()
 
     @property
     def question(self) -> Question:
@@ -261,7 +259,6 @@ def breakpoint_question(steps: Sequence[str], calls: Sequence[ToolCall] = ()) ->
             Choice(label="Leave it", value=False, words=_REJECT),
         ),
         free_text=False,
-        calls=tuple(call.id for call in calls),
     )
 
 

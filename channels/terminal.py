@@ -70,7 +70,6 @@ class _Conversation:
         self._thread = _new_thread()
         self._lines = _Lines()
         self._answering: TurnId | None = None
-        self._has_begun = False  # the run of what was asked last
         self._stopping: list[asyncio.Task[bool]] = []
 
     async def run(self) -> None:
@@ -91,7 +90,7 @@ class _Conversation:
     async def _talk(self) -> None:
         last = ""
         open_questions: tuple[Interrupt, ...] = ()
-        declined: tuple[str, ...] = ()
+        is_after_a_break = False
         while (text := await self._lines.next()) is not None:
             text = text.strip()
             command = parse_command(text)
@@ -100,33 +99,33 @@ class _Conversation:
             if text in ("/quit", "/exit"):
                 return
             if command is not None and command.name is CommandName.NEW:
-                self._thread, open_questions, declined = _new_thread(), (), ()
+                self._thread, open_questions, is_after_a_break = _new_thread(), (), False
                 _say("A new conversation begins.")
                 if not command.argument:
                     continue
                 text, command = command.argument, None
             if command is not None and command.name is CommandName.RETRY and last:
+                is_after_a_break |= bool(open_questions)
                 open_questions = ()
                 text = last
             elif command is not None:
                 _say(_HELP)
                 continue
-            question: Ask | Resume = Ask(text, _PERSON, declined=declined)
+            question: Ask | Resume = Ask(text, _PERSON, after_a_break=is_after_a_break)
             if open_questions:
                 answers = await self._answers(open_questions, text)
                 if answers is None:
                     return
                 goes_on = next_input(open_questions, answers, sender=_PERSON)
                 if goes_on is None:
-                    declined, open_questions = tuple(call for asked in open_questions for call in asked.calls), ()
+                    open_questions, is_after_a_break = (), True
                     _say(LEFT_NOTICE)
                     continue
                 question = goes_on
             else:
                 last = text
-            open_questions = (await self._ask(question)).interrupts
-            if self._has_begun:
-                declined = ()
+            end = await self._ask(question)
+            open_questions, is_after_a_break = end.interrupts, end.view.phase in (Phase.STOPPED, Phase.FAILED)
 
     async def _answers(self, interrupts: tuple[Interrupt, ...], first: str) -> list[JsonValue] | None:
         """An answer to each question, `first` being what was said to the first; None: the input has ended."""
@@ -151,10 +150,8 @@ class _Conversation:
         request = RunRequest(turn=new_turn_id(), thread=self._thread, input=question, assistant_id=self._assistant_id)
         await self._gateway.prepare_thread(self._thread, {})
 
-        self._has_begun = False
-
         async def started(_: RunId) -> None:
-            self._has_begun = True
+            """Nothing is kept: a conversation at a terminal ends with it."""
 
         self._answering = request.turn
         try:

@@ -300,8 +300,8 @@ class TurnCarrier:
         self._show_final(answered.view)
         point("final-known")
         view, pending = self._last_view, answered.pending
-        if pending is None and self._known_run is None:
-            pending = self._left()  # the thread is as it was: the next run still has to settle it
+        if pending is None and self._leaves_a_break(view.phase):
+            pending = Pending.after_a_break(self.turn.id)
         self._pending = pending
         await self._persist(
             lambda lease: self._channel.store.save_final(
@@ -312,10 +312,10 @@ class TurnCarrier:
         if answered.note:
             self._log.warning("turn ended with a note", phase=view.phase.value, cause=answered.note)
 
-    def _left(self) -> Pending | None:
-        """The breakpoint at which the thread stands although nobody wanted it to go on from there."""
-        pending = Pending.read(self.turn.resumes)
-        return pending if pending is not None and pending.is_answered else None
+    def _leaves_a_break(self, phase: Phase) -> bool:
+        """Whether the next question has to look at the thread first; without a run it is as it was before this one."""
+        was_left_open = self._known_run is None and self.turn.resumes is not None
+        return was_left_open or phase in (Phase.STOPPED, Phase.FAILED)
 
     async def _answer(self) -> _Answered:
         pending, question = Pending.load(self.turn.resumes), self.turn.question
@@ -323,9 +323,10 @@ class TurnCarrier:
         if press is not None and (pending is None or pending.turn != press.turn):
             return _Answered(View(phase=Phase.DONE, notice=await self._why_outdated(press.turn, pending)), pending)
         if pending is None:
-            left = self._left()
-            declined = left.calls if left is not None else ()
-            return await self._run(Ask(with_quotes(self.turn.inbounds), question.sender, declined=declined))
+            is_after_a_break = self.turn.resumes is not None
+            return await self._run(
+                Ask(with_quotes(self.turn.inbounds), question.sender, after_a_break=is_after_a_break)
+            )
         if press is not None:
             return await self._take_answer(pending, press.value, pressed=not press.is_typed)
         if not pending.was_asked_before(question):
@@ -399,8 +400,8 @@ class TurnCarrier:
             config=channel.run_config,
             context=channel.run_context,
             timeout=channel.run_timeout,
-            when_busy=_WHEN_BUSY[channel.policy.when_busy],
             begun_at=turn.run_at,
+            when_busy=_WHEN_BUSY[channel.policy.when_busy],
             metadata=metadata,
         )
         execution = asyncio.create_task(
@@ -565,8 +566,8 @@ class TurnCarrier:
 
     async def _persist(self, write: Callable[[Lease], Awaitable[object]]) -> None:
         """Write until the store takes it. Raises `LostLease`, at the latest when the lease has run out."""
-        while True:
         cause = ""
+        while True:
             try:
                 await write(self._host.lease())
                 return

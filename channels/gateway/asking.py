@@ -18,7 +18,7 @@ from channels.strict_json import strict_object, strict_text
 TURN_KEY = "channel_bridge_turn"
 """The key in a run's metadata under which the turn's id stands."""
 
-_DECLINED = "Not done: the person did not want this."
+_NO_RESULT = "No result: this was stopped before its end, or the person did not want it."
 _INLINE_TEXT_BYTES = 100_000
 _TEXT_TYPES = ("text/", "application/json", "application/xml", "application/yaml", "application/x-yaml")
 
@@ -28,8 +28,13 @@ def question_id(turn: TurnId) -> str:
     return f"turn-{turn}"
 
 
-def run_body(request: RunRequest, traits: Traits, uploads: Sequence[JsonValue] = ()) -> RunBody:
-    """The run as the gateway wants it, all of it strict JSON. `uploads` are files that travelled ahead over HTTP."""
+def run_body(
+    request: RunRequest, traits: Traits, uploads: Sequence[JsonValue] = (), open_calls: Sequence[str] = ()
+) -> RunBody:
+    """The run as the gateway wants it, all of it strict JSON.
+
+    `uploads` are files that travelled ahead over HTTP, `open_calls` the tool calls in the thread that get no result.
+    """
     metadata: dict[str, JsonValue] = {**strict_object(request.metadata), TURN_KEY: request.turn}
     config = strict_object(request.config)
     context = strict_object(request.context)
@@ -42,7 +47,7 @@ def run_body(request: RunRequest, traits: Traits, uploads: Sequence[JsonValue] =
     command: dict[str, JsonValue] | None = None
     match request.input:
         case Ask() as ask:
-            results = [_declined(call) for call in ask.declined]
+            results = [_no_result(call) for call in open_calls]
             run_input = {"messages": [*results, _message(ask, request.turn, traits, uploads)]}
         case Resume(answers):
             answers = strict_object(answers)
@@ -75,9 +80,9 @@ def _message(ask: Ask, turn: TurnId, traits: Traits, uploads: Sequence[JsonValue
     }
 
 
-def _declined(call: str) -> JsonValue:
-    """The result of a tool call that was not made. Its id is the same each time: it is added to a thread once."""
-    return {"role": "tool", "id": f"declined-{call}", "tool_call_id": call, "content": _DECLINED}
+def _no_result(call: str) -> JsonValue:
+    """In place of a tool call's result. Its id is the same each time: it is added to a thread once."""
+    return {"role": "tool", "id": f"no-result-{call}", "tool_call_id": call, "content": _NO_RESULT}
 
 
 def _uploaded(item: JsonValue) -> JsonValue:

@@ -81,6 +81,7 @@ class Execution:
         self._thread_missing = thread_missing
         self._thread_lost = False
         self._uploads: list[JsonValue] | None = None
+        self._open_calls: tuple[str, ...] = ()
         self._joins = 0
         self._heard_end = False
         now = self._clock.now()
@@ -177,6 +178,7 @@ class Execution:
                     await self._link.make_thread(self._request.thread, self._request.metadata)
                     self._thread_missing = False
                 await self._upload()
+                await self._look_for_open_calls()
             except Trouble as early:
                 await self._after_failed_start(early)
                 continue
@@ -265,9 +267,25 @@ class Execution:
         if self._uploads is None and isinstance(asked, Ask) and asked.files and self._link.traits.files_over_http:
             self._uploads = await self._link.upload(self._request.thread, asked.files)
 
+    async def _look_for_open_calls(self) -> None:
+        """After a break the thread may end with tool calls that have no result; whatever left them is over by now."""
+        asked = self._request.input
+        if not (isinstance(asked, Ask) and asked.after_a_break):
+            return
+        try:
+            state = await self._link.state(self.thread)
+        except Trouble as trouble:
+            if trouble.kind in (TroubleKind.UNREACHED, TroubleKind.LIMITED, TroubleKind.CUT):
+                raise
+            self._log.warning("the state could not be read before the run", cause=str(trouble))
+        else:
+            self._open_calls = tuple(call.id for call in open_calls(state.values.get("messages")))
+
     async def _body(self) -> RunBody:
         """The run as the gateway wants it; made in a thread, because files are encoded into it."""
-        return await asyncio.to_thread(run_body, self._request, self._link.traits, self._uploads or ())
+        return await asyncio.to_thread(
+            run_body, self._request, self._link.traits, self._uploads or (), self._open_calls
+        )
 
     async def _know(self, run: RunId) -> None:
         """The run's id is told before anything of it is shown. A stop that came before the id is passed on at once."""

@@ -248,16 +248,19 @@ class Store:
             )
         )
 
-    async def requeue(self, lease: Lease, turn_id: TurnId, *, control: int | None = None) -> Turn | None:
+    async def requeue(
+        self, lease: Lease, turn_id: TurnId, *, control: int | None = None, pending: JsonValue = None
+    ) -> Turn | None:
         """Ask again what a finished turn asked: a new claimed turn with the same inbounds, which wakes the channel.
 
+        It finds the question that the old one answered open, or `pending` where that answered none.
         In the same commit, `control` (the inbound that wants it) is handled. A dead letter is none any more afterwards.
         None, and nothing is done: unknown, pruned, not finished, the answer to a control inbound, or another turn holds
         the conversation now. None as well: a command that was given up because it could not be read waits once more.
         """
         new_id = new_turn_id()
         with self._doubting(lease.channel, [new_id]):
-            return await self._database.write(lambda tx: turns.requeue(tx, lease, turn_id, new_id, control))
+            return await self._database.write(lambda tx: turns.requeue(tx, lease, turn_id, new_id, control, pending))
 
     async def turn(self, turn_id: TurnId) -> Turn | None:
         """A turn by its id; None: unknown or pruned."""

@@ -186,12 +186,15 @@ def retouch(tx: Transaction, lease: Lease, turn_id: TurnId, view: View, changed:
     return load(tx, turns.c.id == turn_id)[0]
 
 
-def requeue(tx: Transaction, lease: Lease, turn_id: TurnId, new_id: TurnId, control: int | None) -> Turn | None:
+def requeue(
+    tx: Transaction, lease: Lease, turn_id: TurnId, new_id: TurnId, control: int | None, pending: JsonValue
+) -> Turn | None:
     """Ask again what a finished turn asked, as a new turn, and with it handle the control inbound that wants it.
 
-    It is asked as it was then: the question that it answered is open once more, and one that it led to is not. The old
-    turn stays as history; a dead one counts as done from then on. None: unknown, pruned, not finished, the answer to
-    a control inbound, or its conversation is held by another turn now.
+    It is asked as it was then: the question that it answered is open once more, and one that it led to is not; where it
+    answered none, the new turn finds `pending`. The old turn stays as history; a dead one counts as done from then on.
+    None: unknown, pruned, not finished, the answer to a control inbound, or its conversation is held by another turn
+    now.
     """
     fence(tx, lease)
     old = (
@@ -212,9 +215,11 @@ def requeue(tx: Transaction, lease: Lease, turn_id: TurnId, new_id: TurnId, cont
         sa.select(turn_inbounds.c.inbound).where(turn_inbounds.c.turn == old[turns.c.number])
     ).scalars()
     conversation_id = old[turns.c.conversation_id]
-    if not _update_conversation(tx, old, pending=old[turns.c.resumes]):
+    resumes = old[turns.c.resumes]
+    if not _update_conversation(tx, old, pending=pending if resumes is None else resumes):
         # It was asked before a /new: what is open since then is not what it answered.
-        tx.connection.execute(conversations.update().where(conversations.c.id == conversation_id).values(pending=None))
+        here = conversations.c.id == conversation_id
+        tx.connection.execute(conversations.update().where(here).values(pending=pending))
     make(tx, new_id, lease.channel, conversation_id, list(members))
     if old[turns.c.state] == TurnState.DEAD:
         tx.connection.execute(turns.update().where(turns.c.id == turn_id).values(state=TurnState.DONE))
@@ -415,12 +420,12 @@ def _turn_of(row: sa.RowMapping, asked: Sequence[JsonValue]) -> Turn | Unreadabl
             created_at=row[turns.c.created_at],
             thread_id=None if thread is None else ThreadId(thread),
             run_id=None if run is None else RunId(run),
+            run_at=row[turns.c.run_at],
             shown=row[turns.c.shown],
             final=_final_of(row),
             note=row[turns.c.note],
             stop_notice=row[turns.c.stop_notice] or "",
             remark=row[turns.c.remark] or "",
-            run_at=row[turns.c.run_at],
             resumes=_resumes_of(row),
         )
     except Unreadable as error:

@@ -2,99 +2,45 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
-from langchain_core.messages import AIMessage, ToolCall, ToolMessage
-from langgraph.graph import END, START, MessagesState, StateGraph
+from langchain_core.messages import ToolMessage
+from langgraph.graph import MessagesState
 from langgraph.types import interrupt
 
-from adapters.embedded import EmbeddedGateway
 from channels.adapter import Transient
-from channels.model import Action, Attachment, Phase, View
+from channels.model import Action, Attachment, Phase
 from channels.questions import LEFT_NOTICE
-from tests.bench import Bench
+from tests.channels.strict_agent import Results, call_of, retried, room_with, said, shown, strict_agent
 from tests.channels.test_core import Room
-from tests.clock import ScaledClock
-from tests.gateway.turns import gateway_at
-from tests.paper import Paper, PaperAdapter
 
 PAID: list[str] = []
 
 
-def model(state: MessagesState) -> dict[str, list[AIMessage]]:
-    """Calls a tool where somebody speaks of paying. As models do, it wants one result of each call in the history."""
-    messages = state["messages"]
-    called = [call["id"] for message in messages if isinstance(message, AIMessage) for call in message.tool_calls]
-    if called != [message.tool_call_id for message in messages if isinstance(message, ToolMessage)]:
-        raise ValueError("not every tool call has one result")
-    said = str(messages[-1].content)
-    if not said.startswith("pay "):
-        return {"messages": [AIMessage(f"Heard: {said}")]}
-    call = ToolCall(name="transfer", args={"to": said.removeprefix("pay ")}, id=f"call-{len(messages)}")
-    return {"messages": [AIMessage("", tool_calls=[call])]}
-
-
-def tools(state: MessagesState) -> dict[str, list[ToolMessage]]:
-    last = state["messages"][-1]
-    assert isinstance(last, AIMessage)
-    (call,) = last.tool_calls
+def tools(state: MessagesState) -> Results:
+    call = call_of(state)
     PAID.append(str(interrupt("How much?")))
     return {"messages": [ToolMessage(f"paid {PAID[-1]}", tool_call_id=call["id"])]}
 
 
-def after_model(state: MessagesState) -> str:
-    return "tools" if getattr(state["messages"][-1], "tool_calls", ()) else END
-
-
-_builder = StateGraph(MessagesState)
-_builder.add_node("model", model)
-_builder.add_node("tools", tools)
-_builder.add_edge(START, "model")
-_builder.add_conditional_edges("model", after_model, ["tools", END])
-_builder.add_edge("tools", "model")
-graph = _builder.compile(interrupt_before=["tools"])
+graph = strict_agent(tools, interrupt_before=["tools"])
 
 
 @pytest.fixture
 async def room(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Room]:
     """A person has asked for a payment, and the graph stands before it."""
     PAID.clear()
-    embedded = EmbeddedGateway(tmp_path / "gateway", f"{__name__}:graph")
-    gateway = gateway_at(await embedded.start())
-    papers: dict[str, Paper] = defaultdict(Paper)
-    bench = Bench(tmp_path, ScaledClock(20), lambda context: PaperAdapter(context, papers))
-    monkeypatch.setattr(bench, "gateway", gateway)
-    try:
-        async with bench:
-            room = Room(bench)
-            view = await said(room, "pay Bob")
-            assert view.phase is Phase.ASKING
-            assert view.question is not None
-            assert view.question.text == (
-                "The agent has stopped before “tools”. Shall it go on?\n\n"
-                "The agent wants to run “transfer”.\n\n- to: `Bob`"
-            )
-            assert PAID == []
-            yield room
-    finally:
-        await gateway.aclose()
-        await embedded.stop()
-
-
-async def said(room: Room, text: str) -> View:
-    """What there is to see once everything is over that these words have set off."""
-    await room.say(text)
-    return await shown(room)
-
-
-async def shown(room: Room) -> View:
-    await room.bench.settled()
-    final = (await room.last()).final
-    assert final is not None
-    return final
+    async with room_with(f"{__name__}:graph", tmp_path, monkeypatch) as room:
+        view = await said(room, "pay Bob")
+        assert view.phase is Phase.ASKING
+        assert view.question is not None
+        assert view.question.text == (
+            "The agent has stopped before “tools”. Shall it go on?\n\nThe agent wants to run “transfer”.\n\n- to: `Bob`"
+        )
+        assert PAID == []
+        yield room
 
 
 @pytest.mark.parametrize("words", ["no, do not!", None])
@@ -115,8 +61,8 @@ async def test_a_step_that_is_left_is_not_run_and_the_next_question_begins_anew(
     await room.bench.settled()
     then = await said(room, "hello")
     assert (then.phase, then.text, then.question, then.steps) == (Phase.DONE, "Heard: hello", None, ())
-    retried = await said(room, "/retry")
-    assert (retried.phase, retried.text) == (Phase.DONE, "Heard: hello")
+    same = await retried(room)
+    assert (same.phase, same.text) == (Phase.DONE, "Heard: hello")
     again = await said(room, "pay Ann")
     assert again.phase is Phase.ASKING
     assert PAID == []

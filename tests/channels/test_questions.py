@@ -403,7 +403,6 @@ def test_a_breakpoint_is_not_decided_without_an_explicit_word(said: str, pressed
 def test_a_breakpoint_says_everything_that_would_happen() -> None:
     calls = [ToolCall("c1", "pay", {"to": "Bob"}), ToolCall("c2", "tell", {})]
     asked = breakpoint_question(["tools", "tools", "archive"], calls)
-    assert asked.calls == ("c1", "c2")
     assert asked.question.text == (
         "The agent has stopped before “tools” and “archive”. Shall it go on?\n\n"
         "The agent wants to run “pay”.\n\n- to: `Bob`\n\nThe agent wants to run “tell”."

@@ -1,0 +1,101 @@
+"""An agent whose model is as strict as the vendors' are: it refuses a history in which a tool call has no result."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+from langchain_core.messages import AIMessage, ToolCall, ToolMessage
+from langgraph.graph import END, START, MessagesState, StateGraph
+
+from adapters.embedded import EmbeddedGateway
+from channels.model import View
+from tests.bench import Bench
+from tests.channels.test_core import Room
+from tests.clock import ScaledClock
+from tests.gateway.turns import gateway_at
+from tests.paper import Paper, PaperAdapter
+
+Results = dict[str, list[ToolMessage]]
+
+
+def _model(state: MessagesState) -> dict[str, list[AIMessage]]:
+    """Calls a tool where somebody speaks of paying."""
+    messages = state["messages"]
+    called = [call["id"] for message in messages if isinstance(message, AIMessage) for call in message.tool_calls]
+    if called != [message.tool_call_id for message in messages if isinstance(message, ToolMessage)]:
+        raise ValueError("not every tool call has one result")
+    said = str(messages[-1].content)
+    if not said.startswith("pay "):
+        return {"messages": [AIMessage(f"Heard: {said}")]}
+    call = ToolCall(name="transfer", args={"to": said.removeprefix("pay ")}, id=f"call-{len(messages)}")
+    return {"messages": [AIMessage("", tool_calls=[call])]}
+
+
+def call_of(state: MessagesState) -> ToolCall:
+    """The call that the model has just made."""
+    last = state["messages"][-1]
+    assert isinstance(last, AIMessage)
+    (call,) = last.tool_calls
+    return call
+
+
+def strict_agent(tools: Callable[[MessagesState], Results | Awaitable[Results]], **compiled: Any) -> Any:
+    """A graph of a model and these tools; it knows one, `transfer` with the argument `to`."""
+    builder = StateGraph(MessagesState)
+    builder.add_node("model", _model)
+    builder.add_node("tools", cast(Any, tools))
+    builder.add_edge(START, "model")
+    builder.add_conditional_edges("model", _after_model, ["tools", END])
+    builder.add_edge("tools", "model")
+    return builder.compile(**compiled)
+
+
+def _after_model(state: MessagesState) -> str:
+    return "tools" if getattr(state["messages"][-1], "tool_calls", ()) else END
+
+
+@asynccontextmanager
+async def room_with(graph: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Room]:
+    """A room whose agent is a graph (`module:name`), behind the embedded gateway."""
+    embedded = EmbeddedGateway(folder / "gateway", graph)
+    gateway = gateway_at(await embedded.start())
+    papers: dict[str, Paper] = defaultdict(Paper)
+    bench = Bench(folder, ScaledClock(20), lambda context: PaperAdapter(context, papers))
+    monkeypatch.setattr(bench, "gateway", gateway)
+    try:
+        async with bench:
+            yield Room(bench)
+    finally:
+        await gateway.aclose()
+        await embedded.stop()
+
+
+async def said(room: Room, text: str) -> View:
+    """What there is to see once everything is over that these words have set off."""
+    await room.say(text)
+    return await shown(room)
+
+
+async def retried(room: Room) -> View:
+    """What there is to see once the last question has been asked and answered again."""
+    before = (await room.last()).id
+    await room.say("/retry")
+
+    async def is_asked() -> bool:
+        return (await room.last()).id != before
+
+    await room.bench.until(is_asked)
+    return await shown(room)
+
+
+async def shown(room: Room) -> View:
+    """What there is to see once everything is over."""
+    await room.bench.settled()
+    final = (await room.last()).final
+    assert final is not None
+    return final
