@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable
+from contextlib import ExitStack
 from pathlib import Path
 from types import TracebackType
 from typing import Self
+from unittest.mock import patch
 
 from channels.access import Policy
 from channels.adapter import Adapter, Context
@@ -15,9 +17,11 @@ from channels.inbox import Inbox
 from channels.manager import ChannelManager, ManagedChannel
 from channels.model import File
 from channels.observe import Metrics
+from channels.owner import LEASE_SECONDS
 from channels.pacing import Pacer
 from channels.store import Store
 from channels.turn import ChannelParts
+from tests.clock import ScaledClock
 from tests.scripted import Act, ScriptedGateway
 
 
@@ -48,6 +52,7 @@ class Bench:
         self._give_up_after = give_up_after
         self._public_url = public_url
         self._running: asyncio.Task[None] | None = None
+        self._patient = ExitStack()
 
     async def start(self) -> None:
         """Start the core and the adapter; returns once this replica owns the channel."""
@@ -115,13 +120,18 @@ class Bench:
                 await asyncio.sleep(0.005)
 
     async def __aenter__(self) -> Self:
+        if isinstance(self.clock, ScaledClock):
+            # In seconds of the wall leases last as long as they should: else a stall of half a second outlasts one.
+            for module in ("channels.owner", "channels.manager"):
+                self._patient.enter_context(patch(f"{module}.LEASE_SECONDS", LEASE_SECONDS * self.clock.speed))
         await self.start()
         return self
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        await self.stop()
+        with self._patient:
+            await self.stop()
 
     async def _open_file(self, file: File) -> bytes:
         return await self.gateway.open_file(file)

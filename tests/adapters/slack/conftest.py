@@ -11,7 +11,6 @@ import pytest
 from adapters.slack import build
 from adapters.slack.manifest import SCOPES
 from channels.access import Policy
-from channels.owner import LEASE_SECONDS
 from tests.adapters.slack.desk import Desk, settings_for
 from tests.bench import Bench
 from tests.clock import ScaledClock
@@ -21,13 +20,6 @@ from tests.scripted import Act
 SPEED = 20.0
 
 OpenDesk = Callable[..., Awaitable[Desk]]
-
-
-@pytest.fixture(autouse=True)
-def patient_leases(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A lease lasts as long in our seconds as it does in production, so that a busy machine does not lose it."""
-    for module in ("channels.owner", "channels.manager"):
-        monkeypatch.setattr(f"{module}.LEASE_SECONDS", LEASE_SECONDS * SPEED)
 
 
 @pytest.fixture

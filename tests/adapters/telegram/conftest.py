@@ -22,8 +22,6 @@ SPEED = 12.0
 LIMITS = Limits(callback_seconds=15 * SPEED)
 """The clock runs faster than sockets do, so a press may take longer on it to be answered."""
 
-LEASE = 12 * SPEED
-
 
 class Talk:
     """People on the emulated Telegram, and a bridge that answers them."""
@@ -66,11 +64,8 @@ OpenTalk = Callable[..., Awaitable[Talk]]
 
 
 @pytest.fixture
-async def open_talk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[OpenTalk]:
+async def open_talk(tmp_path: Path) -> AsyncIterator[OpenTalk]:
     """Starts an emulator and a bridge with a channel; keywords are settings of the channel, `emulator` its options."""
-    for module in ("channels.owner", "channels.manager"):
-        # On a fast clock a short stall of the machine would be longer than a lease.
-        monkeypatch.setattr(f"{module}.LEASE_SECONDS", LEASE)
     async with AsyncExitStack() as stack:
 
         async def opened(
