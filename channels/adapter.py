@@ -72,9 +72,14 @@ class Op:
 
 
 class Shown(BaseModel):
-    """What the platform has accepted of a reply so far: small, immutable, JSON. Adapters subclass it."""
+    """What the platform has accepted of a reply so far: small, immutable, JSON. Adapters subclass it.
+
+    `given_up`: it has refused everything that could be tried, and what is missing stays missing.
+    """
 
     model_config = ConfigDict(frozen=True, extra="ignore")
+
+    given_up: bool = False
 
 
 # ---------------------------------------------------------------- outcomes

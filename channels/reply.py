@@ -53,6 +53,7 @@ class ReplyEnd(StrEnum):
 
     SETTLED = "settled"  # the final view is accepted by the platform
     FORBIDDEN = "forbidden"  # nothing more can be shown in this place
+    GIVEN_UP = "given up"  # the platform refuses what is missing in every form
     HALTED = "halted"  # the process hands over; another owner goes on from what is stored
 
 
@@ -150,7 +151,7 @@ class Reply:
             now = self._clock.now()
             if self._source(now).is_final and not self.offers(now):
                 await self._store_shown(always=True)
-                return ReplyEnd.SETTLED
+                return ReplyEnd.GIVEN_UP if self._shown.given_up else ReplyEnd.SETTLED
             op = await self._next_op()
             if op is not None:
                 await self._reconcile(op)

@@ -47,7 +47,10 @@ _LAST_WORDS = 60.0  # seconds a given-up turn has to tell its reader
 _STORE_RETRY = 1.0
 _QUOTED = 60  # characters of what was written before the question was there
 _TOO_EARLY = "When you wrote “{}”, I had not asked this yet, so I did not take it as the answer. Send it again later."
-_UNSEEN = "the answer could not be shown: nothing may be sent to this place any more"
+_UNSEEN = {
+    ReplyEnd.FORBIDDEN: "the answer could not be shown: nothing may be sent to this place any more",
+    ReplyEnd.GIVEN_UP: "the answer could not be shown to its end: the platform refuses it in every form",
+}
 
 
 class RunGateway(Protocol):
@@ -231,15 +234,13 @@ class TurnCarrier:
 
     async def _finish(self, end: ReplyEnd) -> None:
         point("final-settled")
-        unseen = end is ReplyEnd.FORBIDDEN
+        unseen = _UNSEEN.get(end, "")
         if unseen:
-            self._log.warning(_UNSEEN)
-        elif (pending := self._pending) is not None and pending.turn == self.turn.id and pending.asked_at is None:
-            seen = pending.seen_at(self._last_shown_at).model_dump(mode="json")
-            await self._persist(lambda lease: self._channel.store.save_question(lease, self.turn.id, seen))
+            self._log.warning(unseen)
+        else:
+            await self._persist(self._save_seen)
         ends_as = self.given_up_as if self._has_last_words or unseen else TurnState.DONE
-        note = _UNSEEN if unseen else ""
-        await self._persist(lambda lease: self._channel.store.finish(lease, self.turn.id, ends_as, note))
+        await self._persist(lambda lease: self._channel.store.finish(lease, self.turn.id, ends_as, unseen))
         point("done")
         if self.turn.state is TurnState.RETOUCH:
             return
@@ -247,7 +248,7 @@ class TurnCarrier:
         metrics, name = self._channel.metrics, self._channel.name
         metrics.turns.labels(name, view.phase.value).inc()
         metrics.turn_seconds.labels(name).observe(max(0.0, self._clock.now() - self.turn.question.received_at))
-        failed = unseen or view.phase in (Phase.FAILED, Phase.STOPPED)
+        failed = bool(unseen) or view.phase in (Phase.FAILED, Phase.STOPPED)
         await self._last_hint(HintState.FAILED if failed else HintState.DONE)
 
     async def _deadline(self) -> None:
@@ -535,6 +536,17 @@ class TurnCarrier:
     def _performed(self, op: Op, outcome: Outcome, seconds: float) -> None:
         metrics, name = self._channel.metrics, self._channel.name
         kind = type(outcome).__name__.lower()
+        await self._save_seen(self._host.lease())
+
+    async def _save_seen(self, lease: Lease) -> None:
+        """Store since when the question can be read, once nothing is left to be shown but what comes beside it."""
+        pending, now = self._pending, self._clock.now()
+        is_unseen = pending is not None and pending.turn == self.turn.id and pending.asked_at is None
+        if pending is None or not is_unseen or not all(op.is_beside for op in self._reply.offers(now)):
+            return
+        seen = pending.seen_at(self._last_shown_at)
+        await self._channel.store.save_question(lease, self.turn.id, seen.model_dump(mode="json"))
+        self._pending = seen
         metrics.ops.labels(name, type(op).__name__, kind).inc()
         metrics.op_seconds.labels(name, type(op).__name__).observe(seconds)
         if isinstance(outcome, Unauthorised):

@@ -159,7 +159,6 @@ class FeishuShown(Shown):
     lost: int = 0  # how many of them were lost
     detached: bool = False  # the question cannot be answered: messages go to the chat
     without_topic: bool = False  # it cannot be answered in a topic
-    ended: bool = False  # nothing more can be shown
 
 
 # ---------------------------------------------------------------- ops

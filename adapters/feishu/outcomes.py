@@ -65,7 +65,7 @@ def new_sheet(shown: FeishuShown, start: int = 0, opening: str = "") -> Sheet:
 def advanced(shown: FeishuShown, op: Op, outcome: Outcome, now: float, *, room: int) -> FeishuShown:
     """`room`: the bytes of text in one message that the op was planned with."""
     if isinstance(outcome, Forbidden):
-        return shown.model_copy(update={"ended": True})
+        return shown.model_copy(update={"given_up": True})
     match op:
         case SheetOp():
             return _after_sheet_op(shown, op, outcome, now, room)
@@ -217,7 +217,7 @@ def _gone(shown: FeishuShown, op: SheetOp, sheet: Sheet, outcome: Gone) -> Feish
         return _let_be(shown, op, sheet)
     if isinstance(op, Send) and op.answers is not None and not isinstance(outcome, CardGone):
         return _sent_elsewhere(shown, op.index, sheet, {"detached": True})
-    shown = shown.model_copy(update={"lost": shown.lost + 1, "ended": shown.lost + 1 >= _MOST_LOST})
+    shown = shown.model_copy(update={"lost": shown.lost + 1, "given_up": shown.lost + 1 >= _MOST_LOST})
     if shown.lost > _MOST_LOST // 2 and shown.format is not Format.TEXT:  # no content was refused: a note says nothing
         shown = shown.model_copy(update={"format": _NEXT_FORMAT.get(shown.format, shown.format)})
     return _begin_anew(shown, op.index, sheet, take_back=isinstance(outcome, CardGone))
@@ -256,7 +256,7 @@ def _refused(shown: FeishuShown, op: SheetOp, sheet: Sheet, outcome: Failure) ->
         # Not even the note is taken as an answer to the question: it is not what is said that is refused.
         afresh = {"detached": True, "format": Format.PATCH, "detail": Detail.FULL}
         return _begin_anew(shown.model_copy(update=afresh), op.index, sheet, take_back=False)
-    return shown.model_copy(update={"ended": True})
+    return shown.model_copy(update={"given_up": True})
 
 
 def _refused_as_it_is(shown: FeishuShown, op: SheetOp, sheet: Sheet, changes: dict[str, object]) -> FeishuShown:
@@ -353,8 +353,10 @@ def _after_upload(shown: FeishuShown, op: UploadFile, outcome: Outcome, now: flo
             file = known.model_copy(update={"tries": tries, "away_since": None})
         case FileAway() | Unknown():
             file = known.model_copy(update={"trouble": "it could not be sent"})
-        case _:
+        case Intent():
             return shown
+        case _:
+            file = known.model_copy(update={"away_since": None})  # the gateway handed it out
     return _put_file(shown, file)
 
 

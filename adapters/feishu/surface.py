@@ -86,7 +86,7 @@ class FeishuSurface:
 
     def plan(self, view: View, shown: Shown, now: float) -> Sequence[Op]:
         shown = self._begun(shown)
-        if shown.ended:
+        if shown.given_up:
             return ()
         if not view.is_final and (self._is_silent or not view.has_content):
             return _upkeep(shown)

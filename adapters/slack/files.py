@@ -91,6 +91,10 @@ def advance_files(shown: SlackShown, op: FileOp, outcome: Outcome, now: float) -
         case Upload(), FileAway():
             since = away_since(state.away_since, now)
             update = {"away_since": since, "failed": since is None}
+        case Upload(), Intent():
+            pass
+        case Upload(), _:
+            update = {"away_since": None}  # the gateway handed it out
         case Share(), _:
             update = {"asked_at": None}
     changed = state.model_copy(update=update)

@@ -221,4 +221,3 @@ class TelegramShown(Shown):
     refusals: int = 0
     lost: int = 0
     chat: str | None = None
-    given_up: bool = False

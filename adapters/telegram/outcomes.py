@@ -224,6 +224,8 @@ def _file_sent(shown: TelegramShown, op: SendFile, outcome: Outcome, now: float)
         case Refused() | TooLarge() | Gone() | Closed() | FileAway():
             following = FileForm.SENTENCE if isinstance(outcome, FileAway | FileGone) else _AFTER[op.form]
             file = file.model_copy(update={"form": following, "in_doubt": file.unknowns > 0})
-        case _:
+        case Intent():
             pass
+        case _:
+            file = file.model_copy(update={"away_since": None})  # the gateway handed it out
     return shown.model_copy(update={"files": (*(f for f in shown.files if f.id != op.file.id), file)})

@@ -333,6 +333,16 @@ async def test_cards_that_are_refused_altogether_become_a_post(open_room: Open) 
     assert reply.text == "one **two**"
 
 
+async def test_an_answer_that_is_refused_in_every_form_is_a_dead_letter(open_room: Open) -> None:
+    room = await open_room([Say("words")])
+    for call, code in (("cardkit.card.create", 200621), ("im.message.reply", 230099), ("im.message.create", 230099)):
+        room.emulator.faults.plan(call, *[refuse(code)] * 50)
+    await room.ask("Ann", "hi")
+    await room.settled()
+    (letter,) = await room.bench.store.dead_letters()
+    assert "refuses it in every form" in letter.note
+
+
 async def test_a_revoked_token_is_replaced_in_the_middle_of_an_answer(open_room: Open) -> None:
     room = await open_room([Say("one "), Pause(5), Say("two")])
     chat = room.emulator.p2p("Ann")

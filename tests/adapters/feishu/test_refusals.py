@@ -107,7 +107,7 @@ def test_where_nothing_at_all_is_taken_it_ends(first: Format, code: int) -> None
     desk = Desk(first=first, files={"f": b"data"})
     refuse(desk, code, *SENDING)
     desk.show(view("one"), view("one two", Phase.DONE, files=(File("f", "f.bin"),)))
-    assert desk.shown.ended
+    assert desk.shown.given_up
     assert desk.replies == []
     assert len(desk.of(Send)) <= 15
 

@@ -58,7 +58,7 @@ def test_through_any_trouble_and_any_crash_the_answer_is_whole_and_once(story: l
     desk.settle(story[-1])
     if any(sheet.format is Format.NOTE for sheet in desk.shown.sheets):
         assert "Feishu refuses" in desk.text
-    elif not desk.shown.ended:
+    elif not desk.shown.given_up:
         assert_whole(desk, story[-1])
 
 
@@ -89,6 +89,6 @@ def test_where_nothing_may_be_sent_it_ends(story: list[View], data: st.DataObjec
     desk.emulator.world.chats[desk.chat].bot_in = False
     for view in story:
         desk.settle(view)
-    assert desk.shown.ended
+    assert desk.shown.given_up
     assert isinstance(desk.performed[-1][1], Forbidden)
     assert desk.replies == []

@@ -242,6 +242,17 @@ async def test_refused_entities_make_the_answer_plain_and_never_lose_it(open_tal
     assert not talk.emulator.journal.broken
 
 
+async def test_an_answer_that_is_refused_in_every_form_is_a_dead_letter(open_talk: OpenTalk) -> None:
+    talk = await open_talk([Say("words")])
+    chat = talk.emulator.private_chat()
+    body = {"ok": False, "error_code": 400, "description": "Bad Request: whatever it is"}
+    talk.emulator.faults.plan("sendMessage", *[Fault(FaultKind.ANSWER, status=400, body=body)] * 50)
+    talk.emulator.say(chat, "hi")
+    await talk.settled()
+    (letter,) = await talk.bench.store.dead_letters()
+    assert "refuses it in every form" in letter.note
+
+
 @pytest.mark.parametrize("how", ["restart", "crash"])
 async def test_a_restart_in_the_middle_goes_on_in_the_same_message(open_talk: OpenTalk, how: str) -> None:
     talk = await open_talk([Say("The beginning of an answer, ", pace=0.2), Pause(30), Say("and its end.", message="a")])
