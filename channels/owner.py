@@ -310,7 +310,7 @@ class ChannelOwner:
                 last_words = crashes == _CRASHES
                 if last_words:
                     final = carrier.failed_view("Something went wrong inside the bridge. /retry asks again.")
-                    await self._store.save_final(self.lease(), turn.id, final, None, _UNEXPECTED)
+                    await self._store.save_final(self.lease(), turn.id, final, again.conversation.pending, _UNEXPECTED)
                     again = replace(again, state=TurnState.FINAL, final=final)
             except LostLease as error:
                 self._lost = self._lost or error

@@ -56,8 +56,8 @@ _UNSEEN = {
 class RunGateway(Protocol):
     """The gateway as a turn needs it; `channels.gateway.Gateway` is it."""
 
-    async def prepare_thread(self, thread: ThreadId, metadata: Mapping[str, JsonValue]) -> None:
-        """Make sure that the thread exists."""
+    async def prepare_thread(self, thread: ThreadId, metadata: Mapping[str, JsonValue]) -> bool:
+        """Make sure that the thread exists; whether it did before, as far as the gateway says."""
         ...
 
     async def execute(
@@ -324,7 +324,8 @@ class TurnCarrier:
         if press is not None and (pending is None or pending.turn != press.turn):
             return _Answered(View(phase=Phase.DONE, notice=await self._why_outdated(press.turn, pending)), pending)
         if pending is None:
-            is_after_a_break = self.turn.resumes is not None
+            # Who took the turn over does not know how its thread was found.
+            is_after_a_break = self.turn.resumes is not None or self.turn.state is not TurnState.CLAIMED
             return await self._run(
                 Ask(with_quotes(self.turn.inbounds), question.sender, after_a_break=is_after_a_break)
             )
@@ -382,16 +383,19 @@ class TurnCarrier:
         if isinstance(run_input, Ask) and state is not TurnState.RUNNING:
             run_input, self._remark = await self._with_files(run_input)
         metadata = self._metadata()
+        a_break = Pending.after_a_break(turn.id).model_dump(mode="json")
         if state is TurnState.CLAIMED:
             if turn.conversation.thread_id is None:
-                await self._unless_stopped(channel.gateway.prepare_thread(thread, metadata))
+                was_there = await self._unless_stopped(channel.gateway.prepare_thread(thread, metadata))
+                if isinstance(run_input, Ask) and was_there:  # from a conversation that has been forgotten since
+                    run_input = replace(run_input, after_a_break=True)
             if not self._stop.is_set():
                 await self._persist(lambda lease: channel.store.set_thread(lease, turn.id, thread))
                 point("thread-made")
         if state in (TurnState.CLAIMED, TurnState.THREAD):
             if self._stop.is_set():
                 return _Answered(View(phase=Phase.STOPPED, notice=self._stop_notice))
-            await self._persist(lambda lease: channel.store.run_requested(lease, turn.id))
+            await self._persist(lambda lease: channel.store.run_requested(lease, turn.id, a_break))
             point("run-requested")
         request = RunRequest(
             turn=turn.id,
@@ -532,10 +536,6 @@ class TurnCarrier:
 
     async def _save_shown(self, shown: JsonValue, messages: Sequence[str]) -> None:
         await self._channel.store.save_shown(self._host.lease(), self.turn.id, shown, messages)
-
-    def _performed(self, op: Op, outcome: Outcome, seconds: float) -> None:
-        metrics, name = self._channel.metrics, self._channel.name
-        kind = type(outcome).__name__.lower()
         await self._save_seen(self._host.lease())
 
     async def _save_seen(self, lease: Lease) -> None:
@@ -547,6 +547,10 @@ class TurnCarrier:
         seen = pending.seen_at(self._last_shown_at)
         await self._channel.store.save_question(lease, self.turn.id, seen.model_dump(mode="json"))
         self._pending = seen
+
+    def _performed(self, op: Op, outcome: Outcome, seconds: float) -> None:
+        metrics, name = self._channel.metrics, self._channel.name
+        kind = type(outcome).__name__.lower()
         metrics.ops.labels(name, type(op).__name__, kind).inc()
         metrics.op_seconds.labels(name, type(op).__name__).observe(seconds)
         if isinstance(outcome, Unauthorised):

@@ -102,8 +102,9 @@ class ScriptedGateway:
     async def aclose(self) -> None:
         """Nothing to close."""
 
-    async def prepare_thread(self, thread: ThreadId, metadata: object) -> None:
+    async def prepare_thread(self, thread: ThreadId, metadata: object) -> bool:
         self.threads.append(thread)
+        return False
 
     async def open_file(self, file: File) -> bytes:
         self.opened[file.name] += 1

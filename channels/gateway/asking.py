@@ -13,12 +13,11 @@ from channels.gateway.runs import RunRequest, WhenBusy
 from channels.inputs import Ask, InputFile, Resume
 from channels.model import TurnId
 from channels.shapes import as_object, as_text
-from channels.strict_json import strict_object, strict_text
+from channels.strict_json import strict, strict_object, strict_text
 
 TURN_KEY = "channel_bridge_turn"
 """The key in a run's metadata under which the turn's id stands."""
 
-_NO_RESULT = "No result: this was stopped before its end, or the person did not want it."
 _INLINE_TEXT_BYTES = 100_000
 _TEXT_TYPES = ("text/", "application/json", "application/xml", "application/yaml", "application/x-yaml")
 
@@ -29,11 +28,11 @@ def question_id(turn: TurnId) -> str:
 
 
 def run_body(
-    request: RunRequest, traits: Traits, uploads: Sequence[JsonValue] = (), open_calls: Sequence[str] = ()
+    request: RunRequest, traits: Traits, uploads: Sequence[JsonValue] = (), mending: Sequence[JsonValue] = ()
 ) -> RunBody:
     """The run as the gateway wants it, all of it strict JSON.
 
-    `uploads` are files that travelled ahead over HTTP, `open_calls` the tool calls in the thread that get no result.
+    `uploads` are files that travelled ahead over HTTP, `mending` is what its thread needs before the question.
     """
     metadata: dict[str, JsonValue] = {**strict_object(request.metadata), TURN_KEY: request.turn}
     config = strict_object(request.config)
@@ -47,8 +46,8 @@ def run_body(
     command: dict[str, JsonValue] | None = None
     match request.input:
         case Ask() as ask:
-            results = [_no_result(call) for call in open_calls]
-            run_input = {"messages": [*results, _message(ask, request.turn, traits, uploads)]}
+            before = [strict(message) for message in mending]
+            run_input = {"messages": [*before, _message(ask, request.turn, traits, uploads)]}
         case Resume(answers):
             answers = strict_object(answers)
             command = {"resume": answers[""] if set(answers) == {""} else answers}
@@ -78,11 +77,6 @@ def _message(ask: Ask, turn: TurnId, traits: Traits, uploads: Sequence[JsonValue
         "content": content,
         "additional_kwargs": extra,
     }
-
-
-def _no_result(call: str) -> JsonValue:
-    """In place of a tool call's result. Its id is the same each time: it is added to a thread once."""
-    return {"role": "tool", "id": f"no-result-{call}", "tool_call_id": call, "content": _NO_RESULT}
 
 
 def _uploaded(item: JsonValue) -> JsonValue:

@@ -117,15 +117,19 @@ class Gateway:
     def _unwell(self, reason: str) -> GatewayHealth:
         return GatewayHealth(False, reason, self._link.dialect.value)
 
-    async def prepare_thread(self, thread: ThreadId, metadata: Mapping[str, JsonValue]) -> None:
-        """Make the thread of a new conversation. Never raises: a failure is made good when its first run starts."""
+    async def prepare_thread(self, thread: ThreadId, metadata: Mapping[str, JsonValue]) -> bool:
+        """Make the thread of a new conversation; whether it was there before, as far as the gateway says.
+
+        Never raises: a failure is made good when its first run starts.
+        """
         try:
-            await self._link.make_thread(thread, metadata)
+            was_there = await self._link.make_thread(thread, metadata)
         except Trouble as trouble:
             log.info("thread not made yet", thread=thread, cause=str(trouble))
             self._unprepared.add(thread)
-        else:
-            self._unprepared.discard(thread)
+            return False
+        self._unprepared.discard(thread)
+        return was_there
 
     async def execute(
         self,

@@ -19,6 +19,7 @@ from channels.gateway import sentences
 from channels.gateway.asking import question_id, run_body
 from channels.gateway.link import Link, RunBody, RunInfo, RunStatus, ThreadState
 from channels.gateway.listening import Heard, Listener
+from channels.gateway.mending import mending, open_calls
 from channels.gateway.patience import OutOfPatience, Patience, Perseverance
 from channels.gateway.runs import RunEnd, RunRequest, WhenBusy
 from channels.gateway.troubles import Trouble, TroubleKind
@@ -27,7 +28,6 @@ from channels.model import Phase, RunId, ThreadId
 from channels.questions import Interrupt, breakpoint_question
 from channels.shapes import as_object, as_text
 from channels.transcript import Transcript
-from channels.transcript.messages import open_calls
 
 log = structlog.get_logger(__name__)
 
@@ -81,7 +81,9 @@ class Execution:
         self._thread_missing = thread_missing
         self._thread_lost = False
         self._uploads: list[JsonValue] | None = None
-        self._open_calls: tuple[str, ...] = ()
+        self._is_after_a_break = isinstance(request.input, Ask) and request.input.after_a_break
+        self._mending: list[JsonValue] = []
+        self._state_is_away = False
         self._joins = 0
         self._heard_end = False
         now = self._clock.now()
@@ -175,10 +177,10 @@ class Execution:
             try:
                 await self._link.ready()
                 if self._thread_missing:
-                    await self._link.make_thread(self._request.thread, self._request.metadata)
+                    self._is_after_a_break |= await self._link.make_thread(self.thread, self._request.metadata)
                     self._thread_missing = False
                 await self._upload()
-                await self._look_for_open_calls()
+                await self._look_for_a_break()
             except Trouble as early:
                 await self._after_failed_start(early)
                 continue
@@ -267,25 +269,27 @@ class Execution:
         if self._uploads is None and isinstance(asked, Ask) and asked.files and self._link.traits.files_over_http:
             self._uploads = await self._link.upload(self._request.thread, asked.files)
 
-    async def _look_for_open_calls(self) -> None:
-        """After a break the thread may end with tool calls that have no result; whatever left them is over by now."""
-        asked = self._request.input
-        if not (isinstance(asked, Ask) and asked.after_a_break):
+    async def _look_for_a_break(self) -> None:
+        """After a break the thread gets with the question what its history needs; what has left it so is over by now.
+
+        A state that cannot be read for long does not keep the question back: the gateway may be well otherwise.
+        """
+        if self._state_is_away or not (self._is_after_a_break and isinstance(self._request.input, Ask)):
             return
+        until = min(self._start_by, self._clock.now() + self._patience.state)
         try:
-            state = await self._link.state(self.thread)
-        except Trouble as trouble:
-            if trouble.kind in (TroubleKind.UNREACHED, TroubleKind.LIMITED, TroubleKind.CUT):
+            state = await self._state(until)
+        except (OutOfPatience, Trouble) as error:
+            if isinstance(error, OutOfPatience) and (error.stopped or until == self._start_by):
                 raise
-            self._log.warning("the state could not be read before the run", cause=str(trouble))
+            self._state_is_away = True
+            self._log.warning("the state could not be read before the run", cause=str(error))
         else:
-            self._open_calls = tuple(call.id for call in open_calls(state.values.get("messages")))
+            self._mending = mending(state.values.get("messages"))
 
     async def _body(self) -> RunBody:
         """The run as the gateway wants it; made in a thread, because files are encoded into it."""
-        return await asyncio.to_thread(
-            run_body, self._request, self._link.traits, self._uploads or (), self._open_calls
-        )
+        return await asyncio.to_thread(run_body, self._request, self._link.traits, self._uploads or (), self._mending)
 
     async def _know(self, run: RunId) -> None:
         """The run's id is told before anything of it is shown. A stop that came before the id is passed on at once."""

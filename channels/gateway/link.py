@@ -222,13 +222,13 @@ class Link:
 
     # ------------------------------------------------------------ threads
 
-    async def make_thread(self, thread: ThreadId, metadata: Mapping[str, JsonValue]) -> None:
-        await self._call(
-            lambda: self._sdk.threads.create(
-                thread_id=thread, if_exists="do_nothing", metadata=strict_object(metadata)
-            ),
+    async def make_thread(self, thread: ThreadId, metadata: Mapping[str, JsonValue]) -> bool:
+        """Make sure that a thread exists; whether it did before. DeerFlow does not say (False)."""
+        made = await self._call(
+            lambda: self._sdk.threads.create(thread_id=thread, if_exists="raise", metadata=strict_object(metadata)),
             fine=(409,),
         )
+        return made is None
 
     async def thread_exists(self, thread: ThreadId) -> bool:
         try:

@@ -191,9 +191,12 @@ class Store:
         """The turn's thread exists; it becomes its conversation's, unless there was a /new since the claim."""
         await self._database.write(lambda tx: turns.set_thread(tx, lease, turn_id, thread_id))
 
-    async def run_requested(self, lease: Lease, turn_id: TurnId) -> None:
-        """A run is about to be asked for: from now on there may be one."""
-        await self._database.write(lambda tx: turns.run_requested(tx, lease, turn_id))
+    async def run_requested(self, lease: Lease, turn_id: TurnId, pending: JsonValue = None) -> None:
+        """A run is about to be asked for: from now on there may be one.
+
+        `pending` is what it leaves open in the conversation if nobody can say how it ended.
+        """
+        await self._database.write(lambda tx: turns.run_requested(tx, lease, turn_id, pending))
 
     async def run_started(self, lease: Lease, turn_id: TurnId, run_id: RunId, remark: str = "") -> None:
         """The turn's run is known, and what the reader is told beside its answer."""

@@ -121,8 +121,8 @@ def set_thread(tx: Transaction, lease: Lease, turn_id: TurnId, thread_id: Thread
     _update_conversation(tx, row, thread_id=thread_id, thread_at=tx.now)
 
 
-def run_requested(tx: Transaction, lease: Lease, turn_id: TurnId) -> None:
-    _carry_on(tx, lease, turn_id, state=TurnState.REQUESTED)
+def run_requested(tx: Transaction, lease: Lease, turn_id: TurnId, pending: JsonValue) -> None:
+    _update_conversation(tx, _carry_on(tx, lease, turn_id, state=TurnState.REQUESTED), pending=pending)
 
 
 def run_started(tx: Transaction, lease: Lease, turn_id: TurnId, run_id: RunId, remark: str) -> None:

@@ -161,18 +161,6 @@ def find_messages(value: JsonValue, depth: int = 4) -> Iterator[list[Message]]:
                 yield from find_messages(item, depth - 1)
 
 
-def open_calls(messages: JsonValue) -> tuple[ToolCall, ...]:
-    """The tool calls at the end of a thread's messages that have no result yet."""
-    answered: set[str] = set()
-    for item in reversed(as_list(messages)):
-        message = read_message(item)
-        if message is None or message.role is not Role.TOOL:
-            calls = message.calls if message is not None else ()
-            return tuple(call for call in calls if call.id and call.id not in answered)
-        answered.add(message.call_id)
-    return ()
-
-
 def _read_content(content: JsonValue) -> tuple[str, str, tuple[FileBlock, ...]]:
     if isinstance(content, str):
         return content, "", ()

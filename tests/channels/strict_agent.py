@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any, cast
 
 import pytest
-from langchain_core.messages import AIMessage, ToolCall, ToolMessage
+from langchain_core.messages import AIMessage, AnyMessage, ToolCall, ToolMessage
 from langgraph.graph import END, START, MessagesState, StateGraph
+from langgraph.types import Send
 
 from adapters.embedded import EmbeddedGateway
 from channels.model import View
@@ -23,40 +24,47 @@ from tests.paper import Paper, PaperAdapter
 Results = dict[str, list[ToolMessage]]
 
 
+def refuse_open_calls(messages: Sequence[AnyMessage]) -> None:
+    """Raise where a tool call is not directly followed by its result, or a result follows no call."""
+    expected: list[str | None] = []
+    for message in messages:
+        if isinstance(message, ToolMessage):
+            if message.tool_call_id not in expected:
+                raise ValueError(f"a result of no call: {message.tool_call_id}")
+            expected.remove(message.tool_call_id)
+            continue
+        if expected:
+            raise ValueError(f"tool calls without a result: {expected}")
+        expected = [call["id"] for call in message.tool_calls] if isinstance(message, AIMessage) else []
+    if expected:
+        raise ValueError(f"tool calls without a result: {expected}")
+
+
 def _model(state: MessagesState) -> dict[str, list[AIMessage]]:
-    """Calls a tool where somebody speaks of paying."""
+    """Calls a tool where somebody speaks of paying. As some do, it numbers its calls anew in each message."""
     messages = state["messages"]
-    called = [call["id"] for message in messages if isinstance(message, AIMessage) for call in message.tool_calls]
-    if called != [message.tool_call_id for message in messages if isinstance(message, ToolMessage)]:
-        raise ValueError("not every tool call has one result")
+    refuse_open_calls(messages)
     said = str(messages[-1].content)
     if not said.startswith("pay "):
         return {"messages": [AIMessage(f"Heard: {said}")]}
-    call = ToolCall(name="transfer", args={"to": said.removeprefix("pay ")}, id=f"call-{len(messages)}")
-    return {"messages": [AIMessage("", tool_calls=[call])]}
+    receivers = said.removeprefix("pay ").split(" and ")
+    calls = [ToolCall(name="transfer", args={"to": to}, id=f"transfer:{n}") for n, to in enumerate(receivers)]
+    return {"messages": [AIMessage("", tool_calls=calls)]}
 
 
-def call_of(state: MessagesState) -> ToolCall:
-    """The call that the model has just made."""
-    last = state["messages"][-1]
-    assert isinstance(last, AIMessage)
-    (call,) = last.tool_calls
-    return call
-
-
-def strict_agent(tools: Callable[[MessagesState], Results | Awaitable[Results]], **compiled: Any) -> Any:
-    """A graph of a model and these tools; it knows one, `transfer` with the argument `to`."""
+def strict_agent(tools: Callable[[ToolCall], Results | Awaitable[Results]], **compiled: Any) -> Any:
+    """A graph of a model and these tools; it knows one, `transfer` with the argument `to`, and calls it in parallel."""
     builder = StateGraph(MessagesState)
     builder.add_node("model", _model)
     builder.add_node("tools", cast(Any, tools))
     builder.add_edge(START, "model")
-    builder.add_conditional_edges("model", _after_model, ["tools", END])
+    builder.add_conditional_edges("model", cast(Any, _after_model), ["tools", END])
     builder.add_edge("tools", "model")
     return builder.compile(**compiled)
 
 
-def _after_model(state: MessagesState) -> str:
-    return "tools" if getattr(state["messages"][-1], "tool_calls", ()) else END
+def _after_model(state: MessagesState) -> list[Send] | str:
+    return [Send("tools", call) for call in getattr(state["messages"][-1], "tool_calls", ())] or END
 
 
 @asynccontextmanager

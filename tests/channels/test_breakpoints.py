@@ -6,21 +6,19 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
-from langchain_core.messages import ToolMessage
-from langgraph.graph import MessagesState
+from langchain_core.messages import ToolCall, ToolMessage
 from langgraph.types import interrupt
 
 from channels.adapter import Transient
 from channels.model import Action, Attachment, Phase
 from channels.questions import LEFT_NOTICE
-from tests.channels.strict_agent import Results, call_of, retried, room_with, said, shown, strict_agent
+from tests.channels.strict_agent import Results, retried, room_with, said, shown, strict_agent
 from tests.channels.test_core import Room
 
 PAID: list[str] = []
 
 
-def tools(state: MessagesState) -> Results:
-    call = call_of(state)
+def tools(call: ToolCall) -> Results:
     PAID.append(str(interrupt("How much?")))
     return {"messages": [ToolMessage(f"paid {PAID[-1]}", tool_call_id=call["id"])]}
 

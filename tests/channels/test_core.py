@@ -74,16 +74,11 @@ class Room:
 async def open_room(tmp_path: Path) -> AsyncIterator[Open]:
     async with AsyncExitStack() as stack:
 
-        async def open_(
-            *scripts: Iterable[Act],
-            policy: Policy | None = None,
-            give_up_after: float = 86_400.0,
-            speed: float = 20.0,
-        ) -> Room:
+        async def open_(*scripts: Iterable[Act], policy: Policy | None = None, give_up_after: float = 86_400.0) -> Room:
             papers: dict[str, Paper] = defaultdict(Paper)
             bench = Bench(
                 tmp_path,
-                ScaledClock(speed),
+                ScaledClock(20),
                 lambda context: PaperAdapter(context, papers),
                 *scripts,
                 policy=policy,
