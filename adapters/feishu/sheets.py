@@ -157,10 +157,13 @@ class Bringing:
         if not sheet.sent:
             return (self._send(index, sheet, "interactive", card_content(sheet.card)),)
         rewrites = not (growing.extends(sheet) or whole.extends(sheet))
-        if sheet.torn or rewrites or sheet.detail is not self._detail:
-            # Streamed text is never rewritten while it streams: it is replaced with streaming closed.
-            data = self._card(around, growing, piece, streaming=False)
-            return (self._update(index, sheet, self._face(growing, around, piece), data, streaming=False),)
+        drawn = growing if growing.text.strip() else whole
+        is_without = not (sheet.streaming or sheet.length) and bool(drawn.text.strip())
+        if sheet.torn or rewrites or is_without or sheet.detail is not self._detail:
+            # Streamed text is never rewritten while it streams: it is replaced with streaming closed. Nor is it
+            # streamed into a card that has no element for it, because it had no text when it was replaced last.
+            data = self._card(around, drawn, piece, streaming=False)
+            return (self._update(index, sheet, self._face(drawn, around, piece), data, streaming=False),)
         drawn = growing
         if len(drawn.text) < sheet.length:  # the end was held for long and is shown already
             drawn = Drawn(whole.text[: sheet.length], sheet.covered)

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from adapters.feishu.ops import Format
 from channels.adapter import Forbidden
-from channels.model import View
+from channels.model import Phase, Segment, View
 from config.channel import Streaming
 from tests.adapters.feishu.offline import Desk
 from tests.adapters.feishu.strategies import faults, stories, words_of
@@ -39,6 +40,21 @@ def test_without_trouble_the_answer_is_whole_and_no_rule_is_broken(story: list[V
     desk = Desk(kind=data.draw(st.sampled_from(["p2p", "group"])), card_bytes=SMALL)
     play(desk, story, data)
     assert_whole(desk, story[-1])
+    assert not desk.emulator.journal.broken
+
+
+@pytest.mark.parametrize("texts", [["<", "<a", "<at", "<at>you"], ["Hello", "", "Now", "Now more"]])
+@pytest.mark.parametrize("pause", [0.0, 2.0, 700.0])
+def test_text_that_shrinks_to_nothing_and_grows_again_breaks_no_rule(texts: list[str], pause: float) -> None:
+    desk = Desk(card_bytes=SMALL)
+    for revision, text in enumerate(texts, 1):
+        view = View(Phase.THINKING, (Segment("a", text),) if text else (), revision=revision)
+        for _ in range(6):
+            desk.step(view)
+        desk.wait(pause)
+    final = View(Phase.DONE, (Segment("a", texts[-1]),), revision=9)
+    desk.settle(final)
+    assert_whole(desk, final)
     assert not desk.emulator.journal.broken
 
 
