@@ -75,7 +75,7 @@ async def test_a_message_with_files_waits_for_whoever_has_to_sign_in_again(
             await page.goto(url)
             await page.locator("#token").fill(_TOKEN)
             await page.keyboard.press("Enter")
-            await expect(page.locator("#welcome, .entry").first).to_be_visible()
+            await expect(page.locator("#welcome:visible, .entry:visible").first).to_be_visible()
             return page
 
         page = await signed_in()

@@ -137,7 +137,7 @@ async def visit(chromium: Browser, url: str, size: tuple[int, int] = (1000, 800)
         lambda message: errors.append(message.text) if "Content Security Policy" in message.text else None,
     )
     await page.goto(url)
-    await expect(page.locator("#welcome, .entry").first).to_be_visible()
+    await expect(page.locator("#welcome:visible, .entry:visible").first).to_be_visible()
     yield page
     assert errors == []
     await context.close()
