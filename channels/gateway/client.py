@@ -24,6 +24,7 @@ from channels.transcript import Transcript
 
 log = structlog.get_logger(__name__)
 
+from channels.transcript.file_blocks import file_base64
 _CHECK_TIMEOUT = 10.0
 _CANCEL_TRIES = 3
 
@@ -223,14 +224,15 @@ class Gateway:
 def _block_bytes(message: Mapping[str, JsonValue], position: JsonValue) -> bytes:
     blocks = as_list(message.get("content"))
     if isinstance(position, int) and 0 <= position < len(blocks):
-        block = as_object(blocks[position])
-        encoded = as_text(block.get("base64")) or as_text(block.get("data"))
+        encoded = file_base64(as_object(blocks[position]))
         if len(encoded) > MAX_FILE_BYTES * 4 // 3 + 4:
             raise GatewayError(f"the file is larger than {MAX_FILE_BYTES} bytes")
         try:
-            return base64.b64decode(encoded, validate=True)
+            data = base64.b64decode(encoded, validate=True)
         except ValueError:
-            pass
+            data = b""
+        if data:
+            return data
     raise GatewayError("the message does not hold the file")
 
 

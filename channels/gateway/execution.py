@@ -28,6 +28,7 @@ from channels.model import Phase, RunId, ThreadId
 from channels.questions import Interrupt, breakpoint_question
 from channels.shapes import as_object, as_text
 from channels.transcript import Transcript
+from channels.transcript.messages import Ending
 
 log = structlog.get_logger(__name__)
 
@@ -37,6 +38,8 @@ _NO_JOINING = frozenset(
     {TroubleKind.UNSTREAMABLE, TroubleKind.MISSING, TroubleKind.REFUSED, TroubleKind.DENIED, TroubleKind.BUSY}
 )
 """Refusals of a join that a later join would meet again: the run is polled."""
+
+_ENDINGS = {Ending.LENGTH: sentences.CUT_AT_LENGTH, Ending.FILTER: sentences.CUT_BY_FILTER}
 
 
 class _Over(Exception):
@@ -476,11 +479,12 @@ class Execution:
         if verified and self._heard_all:
             self._speaking.update(transcript.speaking)
         end = self._end(Phase.DONE, "", note, verified=verified)
-        if not (end.view.text or end.view.files):
-            empty = sentences.NOTHING_MORE if isinstance(self._request.input, Resume) else sentences.NO_ANSWER
-            notice = f"{end.view.notice} {empty}".strip()
-            end = replace(end, view=replace(end.view, notice=notice), note=note or "the run ended without an answer")
-        return end
+        remark = _ENDINGS[transcript.ending] if transcript.ending else ""
+        if not (end.view.files or any(segment.is_answer for segment in end.view.body)):
+            is_answered = isinstance(self._request.input, Resume)
+            remark = remark or (sentences.NOTHING_MORE if is_answered else sentences.NO_ANSWER)
+            end = replace(end, note=note or "the run ended without an answer", leaves_a_break=True)
+        return replace(end, view=replace(end.view, notice=f"{end.view.notice} {remark}".strip()))
 
     def _ask(self, interrupts: tuple[Interrupt, ...], *, verified: bool) -> RunEnd:
         heard = self._transcript.heard_ids

@@ -23,6 +23,8 @@ STOPPED = "Stopped."
 STOPPED_ELSEWHERE = f"The answer was stopped from elsewhere. {RETRY}"
 NO_ANSWER = "The agent has finished without an answer."
 NOTHING_MORE = "The agent has nothing more to say to that."
+CUT_AT_LENGTH = "The model stopped at its length limit. Ask it to go on."
+CUT_BY_FILTER = "The model's content filter stopped the answer. Try to put the question differently."
 
 _FAILED = f"The agent failed while answering. {RETRY}"
 _CODE = r"(?:\w*code|status|response|error)[\W_]{1,3}"

@@ -8,7 +8,7 @@ from pydantic import JsonValue
 
 from channels.model import File
 from channels.shapes import as_list, as_object, as_text
-from channels.transcript.messages import FileBlock
+from channels.transcript.file_blocks import FileBlock
 
 
 class MadeFiles:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import replace
 
 from pydantic import JsonValue
@@ -14,7 +14,7 @@ from channels.transcript.messages import ToolCall, ToolCallPiece
 
 TODO_TOOL = "write_todos"
 CLARIFICATION_TOOL = "ask_clarification"
-_SHOWN_OTHERWISE = frozenset({TODO_TOOL, CLARIFICATION_TOOL})
+SHOWN_OTHERWISE = frozenset({TODO_TOOL, CLARIFICATION_TOOL})
 """Tools whose call is not a step: the to-dos and the question it makes are shown themselves."""
 
 _SUBGRAPH = "subgraph:"
@@ -51,7 +51,7 @@ class Steps:
         """A piece of a streamed tool call: the first carries id and name, the others more of the arguments."""
         key = (message_id, piece.index)
         changed = False
-        if piece.name and piece.name not in _SHOWN_OTHERWISE:
+        if piece.name and piece.name not in SHOWN_OTHERWISE:
             step_id = piece.id or f"{message_id}:{piece.index}"
             self._open_calls[key] = (step_id, "")
             changed = self._begin(Step(step_id, piece.name, StepState.RUNNING, started=now))
@@ -68,7 +68,7 @@ class Steps:
 
     def call(self, call: ToolCall, fallback_id: str, now: float) -> bool:
         """A whole tool call, as a finished message carries it."""
-        if call.name in _SHOWN_OTHERWISE:
+        if call.name in SHOWN_OTHERWISE:
             return False
         step_id = call.id or fallback_id
         changed = self._begin(Step(step_id, call.name, StepState.RUNNING, started=now))
@@ -76,7 +76,7 @@ class Steps:
 
     def result(self, call_id: str, name: str, *, failed: bool, now: float) -> bool:
         """A tool has answered."""
-        if name in _SHOWN_OTHERWISE or not call_id:
+        if name in SHOWN_OTHERWISE or not call_id:
             return False
         self._begin(Step(call_id, name or "tool", StepState.RUNNING, started=now))
         return self._end(call_id, StepState.FAILED if failed else StepState.DONE, now)
@@ -139,11 +139,12 @@ class Steps:
         self._todos = found
         return changed
 
-    def close(self, state: StepState, now: float) -> None:
-        """The run is over: what still runs is brought to `state`."""
+    def close(self, state: StepState, now: float, *, unanswered: Collection[str] = ()) -> None:
+        """The run is over: what still runs is brought to `state`; `unanswered` calls were not done."""
         for step_id, step in list(self._steps.items()):
             if step.state is StepState.RUNNING:
-                self._end(step_id, state, now)
+                not_done = state is StepState.DONE and step_id in unanswered
+                self._end(step_id, StepState.FAILED if not_done else state, now)
         if state is not StepState.PENDING:
             self._todos = tuple(
                 replace(todo, state=state) if todo.state is StepState.RUNNING else todo for todo in self._todos

@@ -9,6 +9,8 @@ from types import MappingProxyType
 
 from pydantic import JsonValue
 
+from channels.shapes import as_object, as_text, first_text, shortened
+
 
 class EventKind(StrEnum):
     METADATA = "metadata"
@@ -73,3 +75,10 @@ class StreamEvent:
         """The event behind a name as sent, `messages|child:4f9a…` included."""
         mode, *namespace = name.split("|")
         return cls(name, data, id, _KINDS.get(mode, EventKind.UNKNOWN), tuple(namespace))
+
+
+def failure_of(data: JsonValue) -> str:
+    """What an error event tells on one line: `{error, message}` (LangGraph) or `{message, name}` (DeerFlow)."""
+    source = as_object(data)
+    said = (first_text(source, "error", "name", "type"), first_text(source, "message", "detail"), as_text(data))
+    return shortened(" ".join(part for part in said if part), 500) or "no cause given"

@@ -13,13 +13,14 @@ from pydantic import JsonValue
 
 from channels.model import Phase, Question, Segment, StepState, View
 from channels.questions import Interrupt, clarification, open_questions
-from channels.shapes import as_list, as_object, as_text, first_text, shortened
+from channels.shapes import as_list, as_object, as_text
+from channels.transcript.final_results import FinalResults
 from channels.transcript.heard import NAMELESS, Heard, HeardMessages
 from channels.transcript.made_files import MadeFiles
-from channels.transcript.messages import REMOVE_ALL, Message, Role, find_messages, read_message
+from channels.transcript.messages import REMOVE_ALL, Ending, Message, Role, find_messages, read_message
 from channels.transcript.side_calls import is_side_call
 from channels.transcript.steps import CLARIFICATION_TOOL, Steps
-from channels.transcript.stream_events import EventKind, StreamEvent
+from channels.transcript.stream_events import EventKind, StreamEvent, failure_of
 
 
 class Transcript:
@@ -62,6 +63,7 @@ class Transcript:
         self._messages = HeardMessages()
         self._steps = Steps()
         self._files = MadeFiles(self._thread)
+        self._final_results = FinalResults()
         self._interrupts: dict[str, JsonValue] = {}
         self._clarification: Interrupt | None = None
         self._activity = Phase.WAITING
@@ -109,7 +111,7 @@ class Transcript:
                 changed = self._steps.task(as_object(event.data), now)
                 self._active(changed, Phase.WORKING)
             case EventKind.ERROR:
-                self.failure = _failure(event.data)
+                self.failure = failure_of(event.data)
             case EventKind.MALFORMED:
                 self.malformed += 1
                 lost = StreamEvent.of(as_text(as_object(event.data).get("event")), None)
@@ -176,6 +178,20 @@ class Transcript:
         return self._messages.speaking
 
     @property
+    def ending(self) -> Ending | None:
+        """Why the model stopped before the last message was complete; None: it was complete, as far as is told."""
+        last = self._messages.last(only_confirmed=self._is_told_whole)
+        return None if last is None else last.ending
+
+    @property
+    def has_open_calls(self) -> bool:
+        """Whether the state, as far as it is known, holds a tool call of this turn to which no result has come.
+
+        While a question is open that is as it should be. After the end of a run, models refuse such a history.
+        """
+        return bool(self._messages.open_calls)
+
+    @property
     def interrupts(self) -> tuple[Interrupt, ...]:
         """The open questions, in the order they were asked."""
         if self._interrupts:
@@ -216,13 +232,16 @@ class Transcript:
         `verified` is False when the state could not be asked: then what was heard is the best there is.
         """
         self._messages.finish()
-        self._steps.close(_CLOSING.get(phase, StepState.FAILED), now)
+        self._steps.close(_CLOSING.get(phase, StepState.FAILED), now, unanswered=self._messages.open_calls)
         self._phase = phase
         self._verified = verified and self._state_spoke and self._state_has_messages
         self._notice = notice
         self._question = question
         self._stale = ()
         self._changed = True
+        if self._ends_with_results:
+            for message_id, block in self._final_results.files:
+                self._files.block(message_id, block)
         return self.view(now)
 
     # ------------------------------------------------------------ the view
@@ -239,7 +258,7 @@ class Transcript:
         return View(
             phase=self._phase or self._activity,
             body=self._body(),
-            reasoning=self._messages.reasoning,
+            reasoning=self._messages.reasoning(only_confirmed=self._is_told_whole),
             steps=self._steps.all(),
             question=self._question,
             files=self._files.all(),
@@ -249,9 +268,23 @@ class Transcript:
         )
 
     def _body(self) -> tuple[Segment, ...]:
-        over = self._verified and self._phase in (Phase.DONE, Phase.ASKING)
-        body = self._messages.body(only_confirmed=over)
+        body = self._messages.body(only_confirmed=self._is_told_whole, asking=self._phase is Phase.ASKING)
+        if self._ends_with_results:
+            return self._final_results.after(body)
         return self._without_regress(body) if self._stale else body
+
+    @property
+    def _is_told_whole(self) -> bool:
+        """Whether the run is over, and its state has told all that counts."""
+        return self._verified and self._phase in (Phase.DONE, Phase.ASKING)
+
+    @property
+    def _ends_with_results(self) -> bool:
+        """Whether what tools have brought is the answer: the run ended with it, and no model said anything to it."""
+        if self._phase is not Phase.DONE:
+            return False
+        last = self._messages.last(only_confirmed=self._is_told_whole)
+        return last is None or last.calls_tools or not last.text.has_text
 
     def _without_regress(self, body: tuple[Segment, ...]) -> tuple[Segment, ...]:
         """A run that the gateway began anew says the same again at first: keep the longer text until it differs."""
@@ -343,11 +376,19 @@ class Transcript:
         if not identity:
             place = as_text(metadata.get("langgraph_checkpoint_ns")) or f"{node}:{metadata.get('langgraph_step')}"
             identity = f"{NAMELESS}{place}"
+        graph = path[0] if path else ""
+        if message.whole and message.id and message.id not in self._heard_before:
+            confirmed = {heard.id for heard in self._messages if heard.confirmed}
+            known = self._messages.known(message, confirmed, origin=(node, graph))
+            if known is not None:
+                self._messages.rename(known, message.id)
+                return known
         return self._messages.get(identity) or self._messages.add(
             Heard(
                 identity,
                 node=node,
                 nested=bool(path),
+                graph=graph,
                 doubtful=is_side_call(node, metadata, self._speaking.get(node)),
                 hidden=identity in self._heard_before,
                 broken=self._held_back,
@@ -374,6 +415,7 @@ class Transcript:
         return changed
 
     def _tool_result(self, message: Message, now: float) -> bool:
+        self._messages.result(message.call_id)
         if message.hidden:
             return False
         if message.name == CLARIFICATION_TOOL:
@@ -397,14 +439,16 @@ class Transcript:
     def _node_update(self, node: str, update: JsonValue, now: float) -> bool:
         self._state_spoke = True
         changed = self._steps.node_finished(node, now)
+        self._messages.node_finished(node)
         for part in update if isinstance(update, list) else [update]:
             fields = as_object(part)
             if "todos" in fields:
                 changed |= self._steps.todos(fields["todos"])
             if "artifacts" in fields:
                 changed |= self._files.artifacts(fields["artifacts"])
+            self._final_results.structured(fields.get("structured_response"))
         for messages in find_messages(update):
-            changed |= self._confirm_update(messages, now)
+            changed |= self._confirm_update(node, messages, now)
         self._held_back = False  # a step is over: messages that begin now are heard from their start
         return changed
 
@@ -416,18 +460,27 @@ class Transcript:
                     changed |= self._tool_result(message, now)
         return changed
 
-    def _confirm_update(self, messages: Sequence[Message], now: float) -> bool:
+    def _confirm_update(self, node: str, messages: Sequence[Message], now: float) -> bool:
         """Messages that a node has written into the state. Lists that repeat the history count from our question."""
         changed = False
         start = self._after_question(messages)
+        taken = self._messages.named(messages) | {heard.id for heard in self._messages if heard.confirmed}
         for position, message in enumerate(messages):
             if message.role is Role.REMOVE:
                 changed |= self._removed(message.id)
             elif message.role is Role.TOOL and (start is None or position >= start):
                 changed |= self._tool_result(message, now)
+                self._final_results.take(message)
             elif message.role is Role.ASSISTANT:
-                known = self._messages.known(message)
+                if start is None or position >= start:
+                    self._final_results.take(message)
+                is_old = message.id in self._heard_before or (start is not None and position < start)
+                if is_old:
+                    known = self._messages.get(message.id)
+                else:
+                    known = self._messages.known(message, taken, origin=(node, ""))
                 if known is not None:
+                    taken.add(known.id)
                     changed |= self._confirm(known, message, now)
                 elif message.id in self._heard_before:
                     continue
@@ -439,6 +492,7 @@ class Transcript:
 
     def _confirm(self, heard: Heard, message: Message, now: float) -> bool:
         before = (heard.is_spoken, heard.text.text, heard.calls_tools)
+        self._unsure |= self._messages.rename(heard, message.id)
         heard.confirmed = True
         heard.broken = False
         self._hide(heard, message)
@@ -447,10 +501,11 @@ class Transcript:
             self._clarification = None
         changed = False
         for block in message.files:
-            changed |= self._files.block(heard.id, block)
+            changed |= self._files.block(message.id or heard.id, block)
         if not heard.hidden:
             for position, call in enumerate(message.calls):
                 heard.calls_tools = True
+                self._messages.call(heard, call.id)
                 changed |= self._steps.call(call, f"{heard.id}:{position}", now)
         return changed or before != (heard.is_spoken, heard.text.text, heard.calls_tools)
 
@@ -487,18 +542,23 @@ class Transcript:
         self._state_has_messages = messages is not None
         ordered: dict[str, Heard] = {}
         asked: Interrupt | None = None
-        for message in self._mine(messages or (), by_us=by_us):
+        mine = self._mine(messages or (), by_us=by_us)
+        if unheard and messages is not None:
+            self._final_results.put(messages, mine)
+        taken = self._messages.named(mine)
+        for message in mine:
             if message.role is Role.TOOL:
                 self._tool_result(message, now)
                 if message.name == CLARIFICATION_TOOL:
                     asked = self._clarification
             elif message.role is Role.ASSISTANT:
-                heard = self._messages.known(message, ordered)
+                heard = self._messages.known(message, taken)
                 if heard is None and not unheard:
                     continue
                 heard = heard or self._messages.new(message)
                 self._confirm(heard, message, now)
                 ordered[heard.id] = heard
+                taken.add(heard.id)
                 if message.text:
                     asked = None
         self._clarification = asked
@@ -556,10 +616,3 @@ _TELLING = frozenset({EventKind.MESSAGES, EventKind.ACCUMULATED, EventKind.UPDAT
 """Events without which the picture has a hole."""
 
 _CLOSING = {Phase.DONE: StepState.DONE, Phase.ASKING: StepState.PENDING}
-
-
-def _failure(data: JsonValue) -> str:
-    """`{error, message}` (LangGraph) or `{message, name}` (DeerFlow) on one line."""
-    source = as_object(data)
-    said = (first_text(source, "error", "name", "type"), first_text(source, "message", "detail"), as_text(data))
-    return shortened(" ".join(part for part in said if part), 500) or "no cause given"

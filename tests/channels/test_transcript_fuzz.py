@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hypothesis import given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from pydantic import JsonValue
 
@@ -96,6 +96,8 @@ def _spoken(message: str) -> st.SearchStrategy[StreamEvent]:
     phase=phases,
 )
 def test_no_sequence_of_events_shows_a_hidden_text(sequence: list[StreamEvent], phase: Phase) -> None:
+    # What a sub-graph said last belongs to its question.
+    assume(phase is not Phase.ASKING or not any(event.namespace for event in sequence))
     transcript = Transcript()
     for event in sequence:
         transcript.feed(event, 1.0)
