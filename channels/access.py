@@ -73,6 +73,9 @@ class Policy(BaseModel):
     show_reasoning: Annotated[ShowReasoning, BeforeValidator(_false_is_off)] = Field(
         ShowReasoning.OFF, description="The model's thinking: off | folded | on."
     )
+    name_senders: bool = Field(
+        True, description="Tell the agent who says what, where several people share a conversation."
+    )
     show_steps: bool = Field(True, description="Show tool calls and sub-agent tasks while the agent works.")
     pairing: bool = Field(False, description="Strangers get a code that an admin approves with /pair CODE.")
     allow_bots: bool = Field(False, description="Whether other bots may talk to this one.")

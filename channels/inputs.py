@@ -9,6 +9,10 @@ from pydantic import JsonValue
 
 from channels.model import Inbound, Sender
 
+FILE_TYPES = ("image/png", "image/jpeg", "image/gif", "image/webp", "application/pdf")
+"""MIME types of files that the models of OpenAI, Anthropic and Google all take."""
+
+_NAME = 80
 _QUOTED = 8_000  # characters of a message that is only referred to
 
 
@@ -47,8 +51,11 @@ class Resume:
     heard: tuple[str, ...] = ()
 
 
-def with_quotes(inbounds: Sequence[Inbound]) -> str:
-    """What people wrote, each below what they referred to, as Markdown; what several refer to is said once."""
+def as_question(inbounds: Sequence[Inbound], *, named: bool) -> str:
+    """What people wrote, each below what they referred to, as Markdown; what several refer to is said once.
+
+    `named`: who wrote it stands before it, for a conversation that several people share.
+    """
     parts = []
     said = {""}
     for inbound in inbounds:
@@ -58,5 +65,10 @@ def with_quotes(inbounds: Sequence[Inbound]) -> str:
             if len(quote) > _QUOTED:
                 quote = quote[:_QUOTED].rstrip() + " …"
             parts.append("\n".join(f"> {line}".rstrip() for line in quote.splitlines()))
-        parts.append(inbound.text)
+        parts.append(_by(inbound.sender, inbound.text) if named else inbound.text)
     return "\n\n".join(part for part in parts if part.strip())
+
+
+def _by(sender: Sender, text: str) -> str:
+    name = " ".join((sender.name or sender.id).split())[:_NAME]
+    return f"{name}: {text}" if name and text.strip() else text

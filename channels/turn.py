@@ -23,7 +23,7 @@ from channels.commands import as_typed
 from channels.faults import point
 from channels.fetching import fetch_all
 from channels.gateway.runs import RunEnd, RunRequest, WhenBusy
-from channels.inputs import Ask, Resume, with_quotes
+from channels.inputs import Ask, Break, InputFile, Resume, as_question
 from channels.model import Phase, RunId, ThreadId, TurnId, View
 from channels.observe import Metrics
 from channels.pacing import Pacer
@@ -324,11 +324,10 @@ class TurnCarrier:
         if press is not None and (pending is None or pending.turn != press.turn):
             return _Answered(View(phase=Phase.DONE, notice=await self._why_outdated(press.turn, pending)), pending)
         if pending is None:
-            # Who took the turn over does not know how its thread was found.
-            is_after_a_break = self.turn.resumes is not None or self.turn.state is not TurnState.CLAIMED
-            return await self._run(
-                Ask(with_quotes(self.turn.inbounds), question.sender, after_a_break=is_after_a_break)
-            )
+            place = self.turn.conversation.place
+            is_shared = not place.private and place.user is None
+            text = as_question(self.turn.inbounds, named=is_shared and self._channel.policy.name_senders)
+            return await self._run(Ask(text, question.sender, after=await self._break_before()))
         if press is not None:
             return await self._take_answer(pending, press.value, pressed=not press.is_typed)
         if not pending.was_asked_before(question):

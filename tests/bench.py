@@ -25,6 +25,11 @@ from tests.clock import ScaledClock
 from tests.scripted import Act, ScriptedGateway
 
 
+def unnamed(policy: Policy | None) -> Policy:
+    """The policy, or the usual one, without the senders' names in what the agent is asked."""
+    return (policy or Policy()).model_copy(update={"name_senders": False})
+
+
 class Bench:
     """`build` makes the adapter from its context, as `adapters.<platform>.build` does."""
 

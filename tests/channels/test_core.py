@@ -260,7 +260,7 @@ async def test_who_begins_anew_with_a_question_in_a_thread_brings_the_bot_into_i
     await room.bench.until(lambda: bool(room.bench.gateway.questions))
     assert await room.say("two", place=group) is Accepted.TAKEN
     await room.bench.settled()
-    assert room.bench.gateway.questions == ["one", "two"]
+    assert room.bench.gateway.questions == ["Ann: one", "Ann: two"]
 
 
 async def test_commands_are_named_as_people_type_them_there_and_the_agents_words_are_left_alone(
@@ -508,7 +508,7 @@ async def test_a_deleted_question_is_not_answered_also_when_it_was_a_reply_into_
     deleted = room.inbound("", kind=InboundKind.DELETED, place=elsewhere, message_id=question.message_id)
     assert await room.bench.inbox.accept(deleted) is Accepted.TAKEN
     await room.bench.settled()
-    assert room.bench.gateway.questions == ["@bot hi", "more"]
+    assert room.bench.gateway.questions == ["Ann: @bot hi", "Ann: more"]
 
 
 async def test_an_edited_message_is_never_a_new_turn(open_room: Open) -> None:
@@ -572,7 +572,7 @@ async def test_where_a_chat_is_one_conversation_the_bot_takes_part_in_no_more_th
     assert await room.say("!status", place=first) is Accepted.TAKEN
     assert await room.say("three", place=second, reply_to="m0") is Accepted.TAKEN
     await room.bench.settled()
-    assert room.bench.gateway.questions == ["@bot one", "two", "three"]
+    assert room.bench.gateway.questions == ["Ann: @bot one", "Ann: two", "Ann: three"]
     assert len({run.request.thread for run in room.bench.gateway.runs}) == 1
 
 
@@ -637,6 +637,33 @@ async def test_a_turn_that_cannot_be_finished_is_given_up_visibly_and_can_be_ask
     await room.shows("could not be finished")
     await room.say("/retry")
     await room.shows("again")
+
+
+@pytest.mark.parametrize(
+    ("private", "scope", "names", "asked"),
+    [
+        (False, ConversationScope.THREAD, True, "Ann B.: hi"),
+        (False, ConversationScope.CHAT, True, "Ann B.: hi"),
+        (False, ConversationScope.THREAD, False, "hi"),
+        (False, ConversationScope.USER, True, "hi"),
+        (True, ConversationScope.THREAD, True, "hi"),
+    ],
+)
+async def test_the_agent_is_told_who_says_what_where_several_share_a_conversation(
+    open_room: Open, private: bool, scope: ConversationScope, names: bool, asked: str
+) -> None:
+    room = await open_room([Say("x")], policy=Policy(groups=Groups.ALL, conversation=scope, name_senders=names))
+    await room.say("hi", place=Place("bench", "room", private=private), sender=Sender("u1", "Ann\nB."))
+    await room.bench.settled()
+    assert room.bench.gateway.questions == [asked]
+
+
+async def test_who_has_no_name_is_told_apart_by_their_id(open_room: Open) -> None:
+    room = await open_room([Say("x")], policy=Policy(groups=Groups.ALL))
+    quote = "old words"
+    await room.say("hi", place=Place("bench", "room"), sender=Sender("u1"), quote=quote)
+    await room.bench.settled()
+    assert room.bench.gateway.questions == ["> old words\n\nu1: hi"]
 
 
 async def test_a_place_where_nothing_may_be_sent_does_not_hold_up_anything(open_room: Open) -> None:

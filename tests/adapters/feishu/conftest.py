@@ -18,7 +18,7 @@ from adapters.feishu.adapter import FeishuAdapter
 from channels.access import Policy
 from channels.adapter import ChannelState, Context
 from config.feishu import FeishuChannel
-from tests.bench import Bench
+from tests.bench import Bench, unnamed
 from tests.clock import ScaledClock
 from tests.emulators.feishu import FeishuEmulator, Limits, Shown
 from tests.scripted import Act
@@ -106,7 +106,7 @@ async def open_room(tmp_path: Path) -> AsyncIterator[Open]:
                 "app_secret": emulator.app_secret,
                 "domain": emulator.url,
                 "settle_seconds": 0.0,
-                "policy": policy or Policy(),
+                "policy": unnamed(policy),
                 **keys,
             }
             settings = FeishuChannel.model_validate(given)
@@ -115,7 +115,7 @@ async def open_room(tmp_path: Path) -> AsyncIterator[Open]:
                 return build(settings, context)
 
             bench = Bench(
-                tmp_path, clock, make, *scripts, platform="feishu", policy=policy, give_up_after=give_up_after
+                tmp_path, clock, make, *scripts, platform="feishu", policy=unnamed(policy), give_up_after=give_up_after
             )
             await stack.enter_async_context(bench)
             room = Room(emulator, bench)

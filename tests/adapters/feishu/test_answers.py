@@ -334,7 +334,7 @@ async def test_cards_that_are_refused_altogether_become_a_post(open_room: Open) 
 
 
 async def test_an_answer_that_is_refused_in_every_form_is_a_dead_letter(open_room: Open) -> None:
-    room = await open_room([Say("words")])
+    room = await open_room([Say("words")], clock=ScaledClock(60.0))
     for call, code in (("cardkit.card.create", 200621), ("im.message.reply", 230099), ("im.message.create", 230099)):
         room.emulator.faults.plan(call, *[refuse(code)] * 50)
     await room.ask("Ann", "hi")

@@ -12,7 +12,7 @@ from adapters.slack import build
 from adapters.slack.manifest import SCOPES
 from channels.access import Policy
 from tests.adapters.slack.desk import Desk, settings_for
-from tests.bench import Bench
+from tests.bench import Bench, unnamed
 from tests.clock import ScaledClock
 from tests.emulators.slack import SlackEmulator
 from tests.scripted import Act
@@ -45,7 +45,7 @@ async def open_desk(tmp_path: Path, clock: ScaledClock, slack: SlackEmulator) ->
         async def open_(
             *scripts: Iterable[Act], policy: Policy | None = None, wait_for_socket: bool = True, **keys: object
         ) -> Desk:
-            policy = policy or Policy()
+            policy = unnamed(policy)
             settings = settings_for(slack, policy=policy, **keys)
             bench = Bench(
                 tmp_path, clock, lambda context: build(settings, context), *scripts, platform="slack", policy=policy

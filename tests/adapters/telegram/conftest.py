@@ -13,7 +13,7 @@ from adapters.telegram.adapter import TelegramAdapter
 from channels.access import Policy
 from channels.adapter import ChannelState
 from config.telegram import TelegramChannel
-from tests.bench import Bench
+from tests.bench import Bench, unnamed
 from tests.clock import ScaledClock
 from tests.emulators.telegram import Limits, SeenMessage, TelegramEmulator
 from tests.scripted import Act
@@ -83,7 +83,7 @@ async def open_talk(tmp_path: Path) -> AsyncIterator[OpenTalk]:
             telegram = TelegramEmulator(clock, limits=limits, **(emulator or {}))  # type: ignore[arg-type]
             await stack.enter_async_context(telegram)
             values = {"bot_token": telegram.token, "api_base_url": telegram.url, "reaction": None, **settings}
-            channel = TelegramChannel.model_validate({**values, "policy": policy or Policy()})
+            channel = TelegramChannel.model_validate({**values, "policy": unnamed(policy)})
             bench = Bench(
                 tmp_path,
                 clock,
@@ -91,7 +91,7 @@ async def open_talk(tmp_path: Path) -> AsyncIterator[OpenTalk]:
                 *scripts,
                 channel="bench",
                 platform="telegram",
-                policy=policy,
+                policy=unnamed(policy),
                 give_up_after=give_up_after,
                 public_url=public_url,
             )
