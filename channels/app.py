@@ -257,6 +257,7 @@ class Bridge:
             api_key=_reveal(settings.api_key),
             headers={name: value.get_secret_value() for name, value in settings.headers.items()},
             dialect=settings.dialect.value,
+            file_types=settings.file_types,
             clock=self.clock,
         )
 

@@ -9,10 +9,11 @@ from typing import Annotated
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, SecretStr, field_validator
 
+from channels.inputs import FILE_TYPES
 from config.feishu import FeishuChannel
 from config.slack import SlackChannel
 from config.telegram import TelegramChannel
-from config.values import DatabaseUrl, HeaderName, HeaderValue, Secret, at_least, http_address, secret_parts
+from config.values import DatabaseUrl, FileType, HeaderName, HeaderValue, Secret, at_least, http_address, secret_parts
 from config.web import WebChannel
 
 _CHANNEL_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,62}")
@@ -36,6 +37,11 @@ class GatewaySettings(_Section):
     api_key: HeaderValue | None = Field(None, description="Sent as x-api-key.")
     headers: dict[HeaderName, HeaderValue] = Field(
         default_factory=dict, description="Further headers of every request."
+    )
+    file_types: tuple[FileType, ...] = Field(
+        FILE_TYPES,
+        description="MIME types of files that the agent's model takes as they are (`audio/*`: all of a kind). Of "
+        "others it gets the text, or else only the name.",
     )
     dialect: Dialect = Field(Dialect.AUTO, description="auto | langgraph | deerflow.")
     graph: str = Field(

@@ -36,6 +36,16 @@ def at_least(length: int, why: str) -> AfterValidator:
     return AfterValidator(check)
 
 
+def _is_file_type(value: str) -> str:
+    mime = value.strip().lower()
+    if not re.fullmatch(r"[a-z]+/(\*|[\w.+-]+)", mime, re.ASCII):
+        raise ValueError("expected a MIME type such as image/png, or audio/* for all of a kind")
+    return mime
+
+
+FileType = Annotated[str, AfterValidator(_is_file_type)]
+
+
 def _is_header_name(name: str) -> str:
     if not _HEADER_NAME.fullmatch(name):
         raise ValueError("expected the name of an HTTP header: letters, digits and dashes")

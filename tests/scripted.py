@@ -106,6 +106,9 @@ class ScriptedGateway:
         self.threads.append(thread)
         return False
 
+    async def remark_on(self, files: object) -> str:
+        return ""
+
     async def open_file(self, file: File) -> bytes:
         self.opened[file.name] += 1
         if failure := self.withheld.get(file.name):

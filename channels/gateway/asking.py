@@ -2,24 +2,21 @@
 
 from __future__ import annotations
 
-import base64
 from collections.abc import Sequence
 
 from pydantic import JsonValue
 
 from channels.gateway.dialect import Traits
+from channels.gateway.enclosures import message_blocks
 from channels.gateway.link import RunBody
 from channels.gateway.runs import RunRequest, WhenBusy
-from channels.inputs import Ask, InputFile, Resume
+from channels.inputs import Ask, Resume
 from channels.model import TurnId
 from channels.shapes import as_object, as_text
 from channels.strict_json import strict, strict_object, strict_text
 
 TURN_KEY = "channel_bridge_turn"
 """The key in a run's metadata under which the turn's id stands."""
-
-_INLINE_TEXT_BYTES = 100_000
-_TEXT_TYPES = ("text/", "application/json", "application/xml", "application/yaml", "application/x-yaml")
 
 
 def question_id(turn: TurnId) -> str:
@@ -28,11 +25,16 @@ def question_id(turn: TurnId) -> str:
 
 
 def run_body(
-    request: RunRequest, traits: Traits, uploads: Sequence[JsonValue] = (), mending: Sequence[JsonValue] = ()
+    request: RunRequest,
+    traits: Traits,
+    file_types: Sequence[str],
+    uploads: Sequence[JsonValue] = (),
+    mending: Sequence[JsonValue] = (),
 ) -> RunBody:
     """The run as the gateway wants it, all of it strict JSON.
 
-    `uploads` are files that travelled ahead over HTTP, `mending` is what its thread needs before the question.
+    `file_types` are the MIME types that the model takes, `uploads` files that travelled ahead over HTTP, `mending` what
+    the thread needs before the question.
     """
     metadata: dict[str, JsonValue] = {**strict_object(request.metadata), TURN_KEY: request.turn}
     config = strict_object(request.config)
@@ -47,7 +49,7 @@ def run_body(
     match request.input:
         case Ask() as ask:
             before = [strict(message) for message in mending]
-            run_input = {"messages": [*before, _message(ask, request.turn, traits, uploads)]}
+            run_input = {"messages": [*before, _message(ask, request.turn, traits, file_types, uploads)]}
         case Resume(answers):
             answers = strict_object(answers)
             command = {"resume": answers[""] if set(answers) == {""} else answers}
@@ -62,7 +64,9 @@ def run_body(
     )
 
 
-def _message(ask: Ask, turn: TurnId, traits: Traits, uploads: Sequence[JsonValue]) -> dict[str, JsonValue]:
+def _message(
+    ask: Ask, turn: TurnId, traits: Traits, file_types: Sequence[str], uploads: Sequence[JsonValue]
+) -> dict[str, JsonValue]:
     extra: dict[str, JsonValue] = {"sender": {"id": strict_text(ask.sender.id), "name": strict_text(ask.sender.name)}}
     text = strict_text(ask.text)
     content: JsonValue = text
@@ -70,7 +74,7 @@ def _message(ask: Ask, turn: TurnId, traits: Traits, uploads: Sequence[JsonValue
         if uploads:
             extra["files"] = [_uploaded(item) for item in uploads]
     elif ask.files:
-        content = [{"type": "text", "text": text}, *(_block(file) for file in ask.files)]
+        content = message_blocks(text, ask.files, file_types)
     return {
         "role": "user",
         "id": question_id(turn),
@@ -87,14 +91,3 @@ def _uploaded(item: JsonValue) -> JsonValue:
         "path": as_text(said.get("virtual_path")) or as_text(said.get("path")),
         "status": "uploaded",
     }
-
-
-def _block(file: InputFile) -> JsonValue:
-    """A file as a content block that chat models take: images as data URLs, small texts inline, others as files."""
-    encoded = base64.b64encode(file.data).decode()
-    name, mime = strict_text(file.name), strict_text(file.mime)
-    if mime.startswith("image/"):
-        return {"type": "image_url", "image_url": {"url": f"data:{mime};base64,{encoded}"}}
-    if mime.startswith(_TEXT_TYPES) and len(file.data) <= _INLINE_TEXT_BYTES:
-        return {"type": "text", "text": f"\n\nFile “{name}”:\n\n{file.data.decode('utf-8', 'replace')}"}
-    return {"type": "file", "mime_type": mime, "base64": encoded, "extras": {"filename": name}}

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import base64
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 
 import httpx
@@ -13,18 +14,20 @@ from pydantic import JsonValue
 
 from channels.clock import Clock
 from channels.gateway.dialect import Dialect
+from channels.gateway.enclosures import remark_on
 from channels.gateway.execution import Execution
 from channels.gateway.link import MAX_FILE_BYTES, Link, Stats
 from channels.gateway.patience import Patience
 from channels.gateway.runs import RunEnd, RunRequest
 from channels.gateway.troubles import Trouble, TroubleKind
+from channels.inputs import FILE_TYPES, InputFile
 from channels.model import File, RunId, ThreadId, TurnId
 from channels.shapes import as_list, as_object, as_text
 from channels.transcript import Transcript
+from channels.transcript.file_blocks import file_base64
 
 log = structlog.get_logger(__name__)
 
-from channels.transcript.file_blocks import file_base64
 _CHECK_TIMEOUT = 10.0
 _CANCEL_TRIES = 3
 
@@ -55,7 +58,8 @@ class GatewayHealth:
 class Gateway:
     """One gateway. `execute` may run for many turns at once; nothing here is shared between them but connections.
 
-    `api_key` is sent to this gateway only and never read from the environment. `transport` is for tests.
+    `api_key` is sent to this gateway only and never read from the environment. `file_types` are the MIME types of files
+    that its models take (`audio/*`: all of a kind). `transport` is for tests.
     """
 
     def __init__(
@@ -68,10 +72,12 @@ class Gateway:
         clock: Clock,
         patience: Patience | None = None,
         call_timeout: float = 30.0,
+        file_types: Sequence[str] = FILE_TYPES,
         transport: httpx.AsyncBaseTransport | None = None,
     ) -> None:
         self._clock = clock
         self._patience = patience or Patience()
+        self._file_types = tuple(file_types)
         self._link = Link(
             url,
             api_key=api_key,
@@ -118,6 +124,14 @@ class Gateway:
     def _unwell(self, reason: str) -> GatewayHealth:
         return GatewayHealth(False, reason, self._link.dialect.value)
 
+    async def remark_on(self, files: Sequence[InputFile]) -> str:
+        """What to tell people of files that the agent gets in part, or only by name. Never raises."""
+        with suppress(Trouble):
+            await self._link.ready()
+        if self._link.traits.files_over_http:
+            return ""
+        return await asyncio.to_thread(remark_on, files, self._file_types)
+
     async def prepare_thread(self, thread: ThreadId, metadata: Mapping[str, JsonValue]) -> bool:
         """Make the thread of a new conversation; whether it was there before, as far as the gateway says.
 
@@ -159,6 +173,7 @@ class Gateway:
             changed=changed,
             stop=stop,
             patience=self._patience,
+            file_types=self._file_types,
             speaking=self._speaking.setdefault(request.assistant_id, {}),
             thread_missing=request.thread in self._unprepared,
         )

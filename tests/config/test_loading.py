@@ -237,6 +237,18 @@ def test_what_cannot_be_a_header_is_an_error(gateway: str, where: str) -> None:
     assert "schlüssel" not in found
 
 
+@pytest.mark.parametrize("value", ["png", "*/*", "image", "image/", "", "image/png, image/jpeg"])
+def test_what_is_no_type_of_a_file_is_an_error(value: str) -> None:
+    (found,) = problems(f"gateway: {{file_types: [{value!r}]}}")
+    assert "gateway.file_types" in found
+    assert "expected a MIME type such as image/png" in found
+
+
+def test_types_of_files_may_be_written_in_any_case() -> None:
+    settings = parse("gateway: {file_types: [Image/PNG, audio/*]}")
+    assert settings.gateway.file_types == ("image/png", "audio/*")
+
+
 def test_texts_for_people_and_for_the_agent_may_speak_of_dollars() -> None:
     text = "{platform: web, greeting: Ask me about $AAPL, run: {config: {prompt: 'say ${NAME}'}}}"
     settings = parse(f"channels: {{c: {text}}}")
