@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from pydantic import JsonValue
 
-from channels.model import Inbound, Sender
+from channels.model import Inbound, Sender, TurnId
 
 FILE_TYPES = ("image/png", "image/jpeg", "image/gif", "image/webp", "application/pdf")
 """MIME types of files that the models of OpenAI, Anthropic and Google all take."""
@@ -26,17 +26,26 @@ class InputFile:
 
 
 @dataclass(frozen=True, slots=True)
-class Ask:
-    """A new message in the conversation.
+class Break:
+    """Something that did not come to its end: a thread that it has left needs mending before the next question.
 
-    `after_a_break`: what the agent did before it did not come to its end. Its last tool calls may have no result, and
-    models refuse such a history.
+    `turn` is whose it was (None: nobody knows), `said` what its reader has of an answer, `failed`: by itself, nobody
+    stopped it.
     """
+
+    turn: TurnId | None = None
+    said: str = ""
+    failed: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Ask:
+    """A new message in the conversation. `after` is the break that it comes after, if there may be one."""
 
     text: str
     sender: Sender
     files: tuple[InputFile, ...] = ()
-    after_a_break: bool = False
+    after: Break | None = None
 
 
 @dataclass(frozen=True, slots=True)

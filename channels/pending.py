@@ -49,6 +49,14 @@ class Pending(BaseModel):
         return None if pending.is_answered else pending
 
     @classmethod
+    def left_by(cls, stored: JsonValue) -> TurnId | None:
+        """The turn that a stored record is of; None: there is none, or nobody can say."""
+        try:
+            return cls.model_validate(stored).turn
+        except ValidationError:
+            return None
+
+    @classmethod
     def after_a_break(cls, turn: TurnId) -> Self:
         """Nothing is asked, but the thread is as something left it that did not come to its end: a stop, a failure, a
         question that nobody answers any more. `turn` left it so."""

@@ -15,7 +15,7 @@ from channels.clock import SystemClock
 from channels.commands import CommandName, parse_command
 from channels.gateway import Gateway
 from channels.gateway.runs import RunEnd, RunRequest
-from channels.inputs import Ask, Resume
+from channels.inputs import Ask, Break, Resume
 from channels.model import Phase, RunId, Sender, StepState, ThreadId, TurnId, View, new_turn_id
 from channels.questions import LEFT_NOTICE, Interrupt, next_input
 from channels.transcript import Transcript
@@ -70,6 +70,7 @@ class _Conversation:
         self._thread = _new_thread()
         self._lines = _Lines()
         self._answering: TurnId | None = None
+        self._asked: TurnId | None = None
         self._stopping: list[asyncio.Task[bool]] = []
 
     async def run(self) -> None:
@@ -90,7 +91,7 @@ class _Conversation:
     async def _talk(self) -> None:
         last = ""
         open_questions: tuple[Interrupt, ...] = ()
-        is_after_a_break = False
+        after: Break | None = None
         while (text := await self._lines.next()) is not None:
             text = text.strip()
             command = parse_command(text)
@@ -99,33 +100,35 @@ class _Conversation:
             if text in ("/quit", "/exit"):
                 return
             if command is not None and command.name is CommandName.NEW:
-                self._thread, open_questions, is_after_a_break = _new_thread(), (), False
+                self._thread, open_questions, after = _new_thread(), (), None
                 _say("A new conversation begins.")
                 if not command.argument:
                     continue
                 text, command = command.argument, None
             if command is not None and command.name is CommandName.RETRY and last:
-                is_after_a_break |= bool(open_questions)
+                after = after or (Break() if open_questions else None)
                 open_questions = ()
                 text = last
             elif command is not None:
                 _say(_HELP)
                 continue
-            question: Ask | Resume = Ask(text, _PERSON, after_a_break=is_after_a_break)
+            question: Ask | Resume = Ask(text, _PERSON, after=after)
             if open_questions:
                 answers = await self._answers(open_questions, text)
                 if answers is None:
                     return
                 goes_on = next_input(open_questions, answers, sender=_PERSON)
                 if goes_on is None:
-                    open_questions, is_after_a_break = (), True
+                    open_questions, after = (), Break()
                     _say(LEFT_NOTICE)
                     continue
                 question = goes_on
             else:
                 last = text
             end = await self._ask(question)
-            open_questions, is_after_a_break = end.interrupts, end.view.phase in (Phase.STOPPED, Phase.FAILED)
+            open_questions, after = end.interrupts, None
+            if end.leaves_a_break:
+                after = Break(self._asked, end.view.text, failed=end.view.phase is Phase.FAILED)
 
     async def _answers(self, interrupts: tuple[Interrupt, ...], first: str) -> list[JsonValue] | None:
         """An answer to each question, `first` being what was said to the first; None: the input has ended."""
@@ -153,7 +156,7 @@ class _Conversation:
         async def started(_: RunId) -> None:
             """Nothing is kept: a conversation at a terminal ends with it."""
 
-        self._answering = request.turn
+        self._answering = self._asked = request.turn
         try:
             end = await self._gateway.execute(
                 request,

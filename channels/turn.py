@@ -73,6 +73,10 @@ class RunGateway(Protocol):
         """Start the run, or find it again, and follow it to its end."""
         ...
 
+    async def remark_on(self, files: Sequence[InputFile]) -> str:
+        """What to tell people of files that the agent gets in part, or only by name."""
+        ...
+
     async def cancel(self, thread: ThreadId, run: RunId) -> bool:
         """End a run that nobody follows; False: the gateway did not confirm it."""
         ...
@@ -126,6 +130,7 @@ class _Answered:
     view: View
     pending: Pending | None = None
     note: str = ""
+    leaves_a_break: bool = False
 
 
 class TurnCarrier:
@@ -301,7 +306,7 @@ class TurnCarrier:
         self._show_final(answered.view)
         point("final-known")
         view, pending = self._last_view, answered.pending
-        if pending is None and self._leaves_a_break(view.phase):
+        if pending is None and self._leaves_a_break(answered):
             pending = Pending.after_a_break(self.turn.id)
         self._pending = pending
         await self._persist(
@@ -313,10 +318,11 @@ class TurnCarrier:
         if answered.note:
             self._log.warning("turn ended with a note", phase=view.phase.value, cause=answered.note)
 
-    def _leaves_a_break(self, phase: Phase) -> bool:
+    def _leaves_a_break(self, answered: _Answered) -> bool:
         """Whether the next question has to look at the thread first; without a run it is as it was before this one."""
         was_left_open = self._known_run is None and self.turn.resumes is not None
-        return was_left_open or phase in (Phase.STOPPED, Phase.FAILED)
+        is_broken_off = answered.view.phase in (Phase.STOPPED, Phase.FAILED)
+        return was_left_open or is_broken_off or answered.leaves_a_break
 
     async def _answer(self) -> _Answered:
         pending, question = Pending.load(self.turn.resumes), self.turn.question
@@ -334,6 +340,19 @@ class TurnCarrier:
             written = shortened(self._question_text() or self._file_names(), _QUOTED)
             return await self._ask_again(pending, _TOO_EARLY.format(written))
         return await self._take_answer(pending, self._question_text(), pressed=False)
+
+    async def _break_before(self) -> Break | None:
+        """What this question comes after, if that did not come to its end. Who took the turn over cannot be sure."""
+        if self.turn.resumes is None and self.turn.state is TurnState.CLAIMED:
+            return None
+        left_by = Pending.left_by(self.turn.resumes)
+        try:
+            before = await self._channel.store.turn(left_by) if left_by else None
+        except StoreError:
+            before = None  # what was said is lost to the agent; what it needs is not
+        if before is None or before.final is None:
+            return Break()
+        return Break(before.id, before.final.text, failed=before.final.phase is Phase.FAILED)
 
     async def _take_answer(self, pending: Pending, said: str, *, pressed: bool) -> _Answered:
         asked, files, takes_files = pending.current, self._file_names(), pending.takes_files
@@ -387,7 +406,7 @@ class TurnCarrier:
             if turn.conversation.thread_id is None:
                 was_there = await self._unless_stopped(channel.gateway.prepare_thread(thread, metadata))
                 if isinstance(run_input, Ask) and was_there:  # from a conversation that has been forgotten since
-                    run_input = replace(run_input, after_a_break=True)
+                    run_input = replace(run_input, after=run_input.after or Break())
             if not self._stop.is_set():
                 await self._persist(lambda lease: channel.store.set_thread(lease, turn.id, thread))
                 point("thread-made")
@@ -440,7 +459,7 @@ class TurnCarrier:
         )
         view = replace(view, notice=" ".join(part for part in (view.notice, notice, self._remark) if part))
         if not end.interrupts:
-            return _Answered(view, note=end.note)
+            return _Answered(view, note=end.note, leaves_a_break=end.leaves_a_break)
         return _Answered(view, Pending(turn=turn.id, interrupts=end.interrupts, asked_at=None), end.note)
 
     async def _with_files(self, question: Ask) -> tuple[Ask, str]:
@@ -453,10 +472,11 @@ class TurnCarrier:
         files, missing = fetched
         told = "".join(f"\n\n(The attached file {name!r} could not be fetched.)" for name in missing)
         question = replace(question, text=question.text + told, files=files)
-        if not missing:
-            return question, ""
-        self._log.warning("attachments not fetched", causes=missing)
-        return question, f"The agent did not get {', '.join(missing)}."
+        remark = await self._channel.gateway.remark_on(files) if files else ""
+        if missing:
+            self._log.warning("attachments not fetched", causes=missing)
+            remark = f"The agent did not get {', '.join(missing)}. {remark}".rstrip()
+        return question, remark
 
     async def _unless_stopped(self, work: Coroutine[object, None, T]) -> T | None:
         """The result; None if the reader wants no more before it is there."""

@@ -8,7 +8,7 @@ still alive it is joined again where the stream broke; when it is over, the pict
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
 from typing import TypeVar
 
@@ -23,7 +23,7 @@ from channels.gateway.mending import mending, open_calls
 from channels.gateway.patience import OutOfPatience, Patience, Perseverance
 from channels.gateway.runs import RunEnd, RunRequest, WhenBusy
 from channels.gateway.troubles import Trouble, TroubleKind
-from channels.inputs import Ask, Resume
+from channels.inputs import Ask, Break, Resume
 from channels.model import Phase, RunId, ThreadId
 from channels.questions import Interrupt, breakpoint_question
 from channels.shapes import as_object, as_text
@@ -67,6 +67,7 @@ class Execution:
         changed: Callable[[], None],
         stop: asyncio.Event,
         patience: Patience,
+        file_types: Sequence[str],
         speaking: dict[str, bool | None],
         thread_missing: bool = False,
     ) -> None:
@@ -80,11 +81,12 @@ class Execution:
         self._tell_changed = changed
         self._stop = stop
         self._patience = patience
+        self._file_types = file_types
         self._speaking = speaking
         self._thread_missing = thread_missing
         self._thread_lost = False
         self._uploads: list[JsonValue] | None = None
-        self._is_after_a_break = isinstance(request.input, Ask) and request.input.after_a_break
+        self._break = request.input.after if isinstance(request.input, Ask) else None
         self._mending: list[JsonValue] = []
         self._state_is_away = False
         self._joins = 0
@@ -180,7 +182,8 @@ class Execution:
             try:
                 await self._link.ready()
                 if self._thread_missing:
-                    self._is_after_a_break |= await self._link.make_thread(self.thread, self._request.metadata)
+                    if await self._link.make_thread(self.thread, self._request.metadata):
+                        self._break = self._break or Break()  # from a conversation that has been forgotten since
                     self._thread_missing = False
                 await self._upload()
                 await self._look_for_a_break()
@@ -277,7 +280,7 @@ class Execution:
 
         A state that cannot be read for long does not keep the question back: the gateway may be well otherwise.
         """
-        if self._state_is_away or not (self._is_after_a_break and isinstance(self._request.input, Ask)):
+        if self._break is None or self._state_is_away or isinstance(self._request.input, Resume):
             return
         until = min(self._start_by, self._clock.now() + self._patience.state)
         try:
@@ -288,11 +291,13 @@ class Execution:
             self._state_is_away = True
             self._log.warning("the state could not be read before the run", cause=str(error))
         else:
-            self._mending = mending(state.values.get("messages"))
+            self._mending = mending(state.values.get("messages"), self._break)
 
     async def _body(self) -> RunBody:
         """The run as the gateway wants it; made in a thread, because files are encoded into it."""
-        return await asyncio.to_thread(run_body, self._request, self._link.traits, self._uploads or (), self._mending)
+        return await asyncio.to_thread(
+            run_body, self._request, self._link.traits, self._file_types, self._uploads or (), self._mending
+        )
 
     async def _know(self, run: RunId) -> None:
         """The run's id is told before anything of it is shown. A stop that came before the id is passed on at once."""
@@ -498,7 +503,8 @@ class Execution:
         notice = f"{self._standing_notice} {notice}".strip()
         view = self._transcript.finish(phase, self._clock.now(), notice=notice, verified=verified)
         self._log.info("run over", phase=phase.value, run=self._run, joins=self._joins, note=note or None)
-        return RunEnd(view, (), note)
+        is_broken_off = phase in (Phase.STOPPED, Phase.FAILED) or self._transcript.has_open_calls
+        return RunEnd(view, (), note, leaves_a_break=phase is not Phase.ASKING and is_broken_off)
 
     @property
     def _standing_notice(self) -> str:

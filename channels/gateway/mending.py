@@ -1,20 +1,28 @@
 """What makes a thread's history fit for a model again after something in it did not come to its end.
 
 Models refuse a history in which a tool call has no result. A stop, a failure or a question that nobody answers leaves
-such calls at the end of a thread, and once something was said after them, in its middle.
+such calls at the end of a thread, and once something was said after them, in its middle. They also refuse files of
+their vendor's displeasure, again with each question that follows. And of an answer that was broken off, the thread has
+nothing at all, while people have read it and may say "go on".
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from pydantic import JsonValue
 
+from channels.gateway.asking import question_id
+from channels.inputs import Break
 from channels.shapes import as_list, as_object
 from channels.transcript.messages import Message, Role, ToolCall, read_message
 
 _NO_RESULT = "No result is known: this did not come to its end. It may or may not have been done."
 _BROKEN_OFF = "(This was stopped before its end.)"
+_FILES_TAKEN_OUT = "(What was sent along has been taken out again: it could not be answered.)"
+_NOTHING_SAID = "(No answer.)"
+_UNKNOWN = Break()
 
 
 @dataclass(slots=True)
@@ -35,14 +43,15 @@ def open_calls(messages: JsonValue) -> tuple[ToolCall, ...]:
     return tuple(call for calling in _callings(messages) if calling.is_last for call in calling.open)
 
 
-def mending(messages: JsonValue) -> list[JsonValue]:
+def mending(messages: JsonValue, broken: Break = _UNKNOWN) -> list[JsonValue]:
     """What a thread with these messages has to be given before the next question, in the form of a run's input.
 
     At the end, open calls get a result. The results beside them are sent along: a gateway shows them although it has
     not kept them yet, and discards them when the next run begins. In the middle nothing can be put in; there the
-    message loses its open calls.
+    message loses its open calls. A question that is still without any answer loses its files if the agent failed at it,
+    and gets what was said to it. A message that says nothing at all says so.
     """
-    needed: list[JsonValue] = []
+    needed = [*_after_the_question(messages, broken), *_empty(messages)]
     for calling in _callings(messages):
         if not calling.open:
             continue
@@ -52,6 +61,30 @@ def mending(messages: JsonValue) -> list[JsonValue]:
         elif calling.message.id:
             needed.append(_without_open_calls(calling))
     return needed
+
+
+def _after_the_question(messages: JsonValue, broken: Break) -> Iterator[JsonValue]:
+    """What is to be done where nothing stands behind the question of the turn that was broken off."""
+    item = next((item for item in reversed(as_list(messages)) if read_message(item)), None)
+    last = read_message(item)
+    if last is None or broken.turn is None or last.id != question_id(broken.turn):
+        return
+    source = as_object(item)
+    blocks = as_list((as_object(source.get("kwargs")) or source).get("content"))
+    if broken.failed and any(as_object(block).get("type") != "text" for block in blocks):
+        yield {"role": "user", "id": last.id, "content": f"{last.text}\n\n{_FILES_TAKEN_OUT}".strip()}
+    if said := broken.said.strip():
+        yield {"role": "assistant", "id": f"said-{broken.turn}", "content": f"{said}\n\n{_BROKEN_OFF}"}
+
+
+def _empty(messages: JsonValue) -> Iterator[JsonValue]:
+    for item in as_list(messages):
+        message = read_message(item)
+        if message is None or message.role is not Role.ASSISTANT or message.calls or not message.id:
+            continue
+        source = as_object(item)
+        if not (as_object(source.get("kwargs")) or source).get("content"):
+            yield {"role": "assistant", "id": message.id, "content": _NOTHING_SAID}
 
 
 def _callings(messages: JsonValue) -> list[_Calling]:

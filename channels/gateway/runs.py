@@ -42,8 +42,12 @@ class RunRequest:
 
 @dataclass(frozen=True, slots=True)
 class RunEnd:
-    """How a run ended. `view` is final; `note` is the cause for operators, without secrets."""
+    """How a run ended. `view` is final; `note` is the cause for operators, without secrets.
+
+    `leaves_a_break`: the next question needs its thread mended (see `channels.inputs.Break`).
+    """
 
     view: View
     interrupts: tuple[Interrupt, ...] = ()
     note: str = ""
+    leaves_a_break: bool = False

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 
 RETRY = "/retry asks again."
+AFRESH = "If that happens again, /new starts a fresh conversation."
 
 UNREACHABLE = "The agent cannot be reached at the moment. I keep trying."
 RECONNECTING = "The connection to the agent is interrupted. I keep trying."
@@ -22,11 +23,11 @@ UNREAD = f"Not all of the answer could be read. {RETRY}"
 STOPPED = "Stopped."
 STOPPED_ELSEWHERE = f"The answer was stopped from elsewhere. {RETRY}"
 NO_ANSWER = "The agent has finished without an answer."
-NOTHING_MORE = "The agent has nothing more to say to that."
 CUT_AT_LENGTH = "The model stopped at its length limit. Ask it to go on."
 CUT_BY_FILTER = "The model's content filter stopped the answer. Try to put the question differently."
+NOTHING_MORE = "The agent has nothing more to say to that."
 
-_FAILED = f"The agent failed while answering. {RETRY}"
+_FAILED = f"The agent failed while answering. {RETRY} {AFRESH}"
 _CODE = r"(?:\w*code|status|response|error)[\W_]{1,3}"
 _BY_CAUSE = (
     (rf"\w*RateLimit(?:Error|Exceeded)?|\w*rate[ _-]limit\w*|{_CODE}429|429 too many requests|overloaded(?:_?error)?|"
@@ -39,7 +40,7 @@ _BY_CAUSE = (
     (r"\w*timeout(?:_?error|exception)?|timed out", f"The agent took too long. {RETRY}"),
     (rf"AuthenticationError|PermissionDeniedError|authentication_error|(?:invalid|incorrect)[ _]api[ _]key|{_CODE}401",
      "The agent could not use its model: its key is not accepted. Please tell whoever runs this bot."),
-    (r"\w*content[ _]?filter\w*|\w*content[ _]policy\w*", "The model declined to answer this."),
+    (r"\w*content[ _]?filter\w*|\w*content[ _]policy\w*", f"The model declined to answer this. {AFRESH}"),
 )  # fmt: skip
 """What model providers call these, as whole words: an order number or a tool's own trouble is none of it."""
 

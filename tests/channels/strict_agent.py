@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import Any, cast
 
 import pytest
-from langchain_core.messages import AIMessage, AnyMessage, ToolCall, ToolMessage
+from langchain_core.language_models import FakeListChatModel
+from langchain_core.messages import AIMessage, AnyMessage, BaseMessage, ToolCall, ToolMessage
 from langgraph.graph import END, START, MessagesState, StateGraph
 from langgraph.types import Send
 
@@ -40,11 +41,15 @@ def refuse_open_calls(messages: Sequence[AnyMessage]) -> None:
         raise ValueError(f"tool calls without a result: {expected}")
 
 
-def _model(state: MessagesState) -> dict[str, list[AIMessage]]:
+async def _model(state: MessagesState) -> dict[str, list[BaseMessage]]:
     """Calls a tool where somebody speaks of paying. As some do, it numbers its calls anew in each message."""
     messages = state["messages"]
     refuse_open_calls(messages)
     said = str(messages[-1].content)
+    if said == "count":
+        return {"messages": [await FakeListChatModel(responses=["One, two, three, four"], sleep=0.1).ainvoke(messages)]}
+    if said == "what did you say?":
+        return {"messages": [AIMessage(f"I said: {messages[-2].text}")]}
     if not said.startswith("pay "):
         return {"messages": [AIMessage(f"Heard: {said}")]}
     receivers = said.removeprefix("pay ").split(" and ")

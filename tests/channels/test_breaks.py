@@ -77,6 +77,15 @@ async def test_a_call_that_has_its_result_beside_one_that_has_none_spoils_nothin
     await hears(room, "hello again")
 
 
+async def test_what_was_read_before_a_stop_is_known_to_the_agent(room: Room) -> None:
+    await room.say("count")
+    await room.shows("One, two")
+    assert (await said(room, "/stop")).phase is Phase.STOPPED
+    then = await said(room, "what did you say?")
+    assert then.phase is Phase.DONE
+    assert then.text.startswith("I said: One, two")
+
+
 async def test_the_next_question_after_a_stop_in_a_tool_and_a_crash_is_answered(room: Room) -> None:
     await stopped_in_a_tool(room)
     await room.bench.crash()

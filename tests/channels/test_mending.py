@@ -12,6 +12,8 @@ from langgraph.graph.message import add_messages
 from pydantic import JsonValue, TypeAdapter
 
 from channels.gateway.mending import _BROKEN_OFF, mending, open_calls
+from channels.inputs import Break
+from channels.model import TurnId
 from tests.channels.strict_agent import refuse_open_calls
 
 WIRE: TypeAdapter[JsonValue] = TypeAdapter(JsonValue)
@@ -22,10 +24,10 @@ def wire(history: Sequence[AnyMessage]) -> JsonValue:
     return WIRE.validate_python([message.model_dump(mode="json") for message in history])
 
 
-def mended(kept: list[AnyMessage], shown: list[AnyMessage]) -> list[AnyMessage]:
+def mended(kept: list[AnyMessage], shown: list[AnyMessage], broken: Break | None = None) -> list[AnyMessage]:
     """What the next run begins with, when the gateway has kept and shows these."""
     question: JsonValue = {"role": "user", "id": "next", "content": "hello"}
-    return add_messages(kept, [*mending(wire(shown)), question])  # type: ignore[arg-type, return-value]
+    return add_messages(kept, [*mending(wire(shown), broken or Break()), question])  # type: ignore[arg-type, return-value]
 
 
 def calling(identity: str, *calls: str, text: str = "") -> AIMessage:
@@ -93,6 +95,34 @@ def test_what_a_result_had_beside_its_text_is_kept() -> None:
     shown: list[AnyMessage] = [calling("a", "c1", "c2"), result("c1", "r1")]
     after = mended(shown[:1], shown)
     assert after[1] == shown[1]
+
+
+def test_what_was_said_before_a_stop_is_in_the_history() -> None:
+    history: list[AnyMessage] = [HumanMessage("count", id="turn-t1")]
+    after = mended(history, history, Break(TurnId("t1"), "One, two"))
+    assert [(message.type, message.text) for message in after] == [
+        ("human", "count"),
+        ("ai", f"One, two\n\n{_BROKEN_OFF}"),
+        ("human", "hello"),
+    ]
+    answered: list[AnyMessage] = [*history, AIMessage("One, two", id="a")]
+    assert mending(wire(answered), Break(TurnId("t1"), "One, two")) == []
+    assert mending(wire(history), Break(TurnId("t2"), "One, two")) == []
+
+
+def test_a_message_that_says_nothing_says_so() -> None:
+    history: list[AnyMessage] = [HumanMessage("q", id="h"), AIMessage("", id="a")]
+    assert [message.text for message in mended(history, history)] == ["q", "(No answer.)", "hello"]
+
+
+@pytest.mark.parametrize("failed", [False, True])
+def test_files_that_an_agent_failed_at_are_taken_out_of_the_history(failed: bool) -> None:
+    picture = {"type": "image_url", "image_url": {"url": "data:image/png;base64,aGk="}}
+    history: list[AnyMessage] = [HumanMessage([{"type": "text", "text": "look"}, picture], id="turn-t1")]
+    after = mended(history, history, Break(TurnId("t1"), failed=failed))
+    assert len(after) == 2
+    assert after[0].text.startswith("look")
+    assert ("aGk=" in str(after[0].content)) is not failed
 
 
 @pytest.mark.parametrize("state", [None, {}, [], ["x", 1, None], [{"type": "ai"}], [{"type": "tool", "content": "x"}]])

@@ -7,7 +7,7 @@ from pydantic import JsonValue
 
 from channels import terminal
 from channels.gateway import Gateway, Patience, RunEnd, sentences
-from channels.inputs import Ask, Resume
+from channels.inputs import Ask, Break, Resume
 from channels.model import Phase, Sender, View
 from channels.questions import LEFT_NOTICE, Interrupt, breakpoint_question, open_questions
 from channels.transcript.messages import ToolCall
@@ -56,7 +56,7 @@ async def test_who_does_not_want_the_graph_to_go_on_asks_something_else(
 
     async def ask(question: Ask | Resume) -> RunEnd:
         asked.append(question)
-        away = RunEnd(View(Phase.FAILED))
+        away = RunEnd(View(Phase.FAILED), leaves_a_break=True)
         return {1: stops, 2: away}.get(len(asked), RunEnd(View(Phase.DONE)))
 
     gateway = gateway_at("http://127.0.0.1:9")
@@ -71,7 +71,8 @@ async def test_who_does_not_want_the_graph_to_go_on_asks_something_else(
         "hello again",
         "bye",
     ]
-    assert [question.after_a_break for question in asked if isinstance(question, Ask)] == [False, True, True, False]
+    after = [question.after for question in asked if isinstance(question, Ask)]
+    assert after == [None, Break(), Break(failed=True), None]
     assert LEFT_NOTICE in capsys.readouterr().err
 
 

@@ -9,6 +9,7 @@ import httpx
 import pytest
 
 from channels.gateway import Ask, Gateway, InputFile, WhenBusy
+from channels.inputs import Break
 from channels.model import Phase, RunId, StepKind, StepState, View, new_turn_id
 from channels.questions import next_input
 from tests.emulators.fault_proxy import Damage, Fault, FaultProxy
@@ -101,7 +102,7 @@ async def test_a_breakpoint_that_is_left_runs_nothing_and_the_thread_takes_the_n
     (interrupt,) = asked.end.interrupts
     assert "- city: `Paris`" in interrupt.text
     assert next_input(asked.end.interrupts, [interrupt.answer("no")], sender=SENDER) is None
-    then = Ask(f"answer {ANSWER}", SENDER, after_a_break=True)
+    then = Ask(f"answer {ANSWER}", SENDER, after=Break())
     seen = await run_turn(gateway, then, thread=thread, assistant_id="guarded")
     assert (seen.end.view.phase, seen.end.view.text, seen.end.view.steps) == (Phase.DONE, ANSWER, ())
 
