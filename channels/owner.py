@@ -24,7 +24,7 @@ log = structlog.get_logger(__name__)
 LEASE_SECONDS = 12.0
 """How long a lease lasts. Renewed every third of it; a dead owner is replaced within 15 s, the search included."""
 _SAFETY = 2.0  # seconds before its lease ends at which an owner stops sending
-_CLAIM_AT_ONCE = 50
+_CLAIM_AT_ONCE = 10  # in one transaction, for which the lease cannot be renewed: a slow database takes seconds for them
 MOST_RUNS = 200
 """Turns of a channel that need a run at the same time; further questions wait in the store.
 

@@ -110,9 +110,7 @@ class TelegramAdapter:
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
-        registration, self._registration = self._registration, None
-        if registration is not None:
-            await registration.remove()
+        self._registration = None  # it stays with Telegram: another owner may have made it its own by now
         await self._client.close()
         self._identity = None
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import hashlib
 import hmac
 from collections.abc import Callable, Mapping
@@ -28,7 +27,6 @@ _MOST_BYTES = 1024 * 1024  # an update is a few kilobytes
 _LOOK_EVERY = 30.0  # seconds between two looks at the registration
 _FIRST_RETRY = 2.0
 _LONGEST_RETRY = 60.0
-_REMOVAL = 2.0
 _RECENT = 120.0  # seconds for which a delivery error counts
 
 
@@ -127,11 +125,3 @@ class Registration:
         if info.pending_update_count and self._clock.now() - error_at < _RECENT:
             return f"Telegram cannot deliver to {urlsplit(self._url).netloc}: {info.last_error_message}"
         return ""
-
-    async def remove(self) -> None:
-        """Unregister, within 2 s; what waits is kept by Telegram for a day."""
-        try:
-            async with asyncio.timeout(_REMOVAL):
-                await self._client.delete_webhook()
-        except (Failure, TimeoutError) as failure:
-            log.info("the webhook was left as it is", cause=str(failure))

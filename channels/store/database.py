@@ -260,7 +260,7 @@ class Database:
         lease_clock: Clock | None = None,
         hooks: OnCommit | None = None,
         *,
-        writers: int = 4,
+        writers: int = 12,
         readers: int = 2,
     ) -> None:
         self.url = parse_url(url)
@@ -272,16 +272,18 @@ class Database:
             self._engines = [engine]
             self._writers = _Workers("store-write", engine, clock, lease_time, hooks, count=writers, batch=1)
             self._readers = _Workers("store-read", engine, clock, lease_time, hooks, count=readers, batch=1)
+            self._keepers = _Workers("store-lease", engine, clock, lease_time, hooks, count=2, batch=1)
         elif is_in_memory(self.url):
             engine = create_engine(self.url)
             self._engines = [engine]
             self._writers = _Workers("store", engine, clock, lease_time, hooks, count=1, batch=_BATCH)
-            self._readers = self._writers
+            self._readers = self._keepers = self._writers
         else:
             engine, reading = create_engine(self.url), create_engine(self.url, read_only=True)
             self._engines = [engine, reading]
             self._writers = _Workers("store-write", engine, clock, lease_time, hooks, count=1, batch=_BATCH)
             self._readers = _Workers("store-read", reading, clock, lease_time, hooks, count=_SQLITE_READERS, batch=1)
+            self._keepers = self._writers
 
     @property
     def engine(self) -> Engine:
@@ -295,6 +297,10 @@ class Database:
         committed), `StoreError` for everything else. Bounded to 25 s.
         """
         return await self._submit(self._writers, work)
+
+    async def keep(self, work: Work[T]) -> T:
+        """Like `write` for who owns a channel; on PostgreSQL it does not wait behind other writes."""
+        return await self._submit(self._keepers, work)
 
     async def read(self, work: Work[T]) -> T:
         """Like `write` for a unit that only reads; does not wait for writers on SQLite."""
@@ -315,7 +321,7 @@ class Database:
         if self._closed:
             return
         self._closed = True
-        groups = {id(group): group for group in (self._writers, self._readers)}.values()
+        groups = {id(group): group for group in (self._writers, self._readers, self._keepers)}.values()
         for group in groups:
             group.ask_to_stop()
         await asyncio.gather(*(asyncio.to_thread(group.join, 5.0) for group in groups))

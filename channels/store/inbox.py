@@ -12,7 +12,7 @@ from channels.shapes import as_object
 from channels.store.codec import inbound_from_json, inbound_to_json, readable_inbound
 from channels.store.conversations import for_inbound, take_part
 from channels.store.database import Transaction
-from channels.store.leases import fence
+from channels.store.leases import Hold, fence
 from channels.store.records import Lane, Lease, StoredInbound, Turn, Unreadable
 from channels.store.schema import conversations, inbounds, turn_inbounds, turns
 from channels.store.turns import AS_ASKED, handled, make, open_among
@@ -80,7 +80,7 @@ def claim(tx: Transaction, lease: Lease, limit: int, doubtful: Iterable[TurnId],
 
 
 def next_ready(tx: Transaction, lease: Lease) -> float | None:
-    fence(tx, lease, lock=False)
+    fence(tx, lease, Hold.NOT)
     heads = _heads(lease.channel).subquery()
     return tx.connection.execute(sa.select(sa.func.min(heads.c.ready_at))).scalar()
 
@@ -111,7 +111,7 @@ def is_open(tx: Transaction, channel: str, chat: str, message_id: str) -> bool:
 
 def controls(tx: Transaction, lease: Lease) -> tuple[list[StoredInbound], dict[int, Unreadable]]:
     """The controls that wait, and by their number those that cannot be read."""
-    fence(tx, lease, lock=False)
+    fence(tx, lease, Hold.NOT)
     rows = tx.connection.execute(
         sa.select(inbounds.c.id, inbounds.c.conversation_id, inbounds.c.payload)
         .where(inbounds.c.channel == lease.channel, _WAITING, inbounds.c.lane == Lane.CONTROL)

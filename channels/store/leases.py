@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
+from enum import Enum
 
 import sqlalchemy as sa
 from pydantic import JsonValue
@@ -17,17 +18,27 @@ REPLICA_TTL = 12.0
 _LONGEST = 60.0  # seconds; no lease is given for longer
 
 
-def fence(tx: Transaction, lease: Lease, *, lock: bool = True) -> None:
+class Hold(Enum):
+    """What else may be done under the same lease until the commit."""
+
+    ALONE = "alone"  # nothing: what is decided depends on what others of this channel write
+    AMONG_OTHERS = "among others"  # a write of one turn only, beside those of other turns
+    NOT = "not"  # anything, even a take-over: nothing is written
+
+
+def fence(tx: Transaction, lease: Lease, hold: Hold = Hold.ALONE) -> None:
     """Raise `LostLease` unless the lease is the channel's present one.
 
-    `lock` keeps it so until the commit: an owner that is taken over has either committed before or writes nothing.
+    A hold keeps it so until the commit: an owner that is taken over has either committed before or writes nothing.
     On PostgreSQL, where other replicas may be about to take over, an expired lease is refused as well.
     """
     query = _present(lease)
     if tx.connection.dialect.name == "postgresql":
         query = query.where(leases.c.expires_at > tx.lease_now)
-    if lock:
+    if hold is Hold.ALONE:
         query = query.with_for_update()
+    elif hold is Hold.AMONG_OTHERS:
+        query = query.with_for_update(read=True, key_share=True)  # neither a renewal waits for it
     if tx.connection.execute(query).first() is None:
         raise _lost(lease)
 

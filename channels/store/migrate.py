@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import sqlalchemy as sa
+import structlog
 from sqlalchemy.engine import Connection, Engine
 from sqlalchemy.exc import OperationalError, ProgrammingError
 from sqlalchemy.pool import NullPool
@@ -18,6 +19,8 @@ from sqlalchemy.pool import NullPool
 from channels.store.database import Database, as_store_error, sqlstate
 from channels.store.records import StoreError
 from channels.store.schema import metadata
+
+log = structlog.get_logger(__name__)
 
 _SCRIPTS = Path(__file__).parent / "migrations"
 
@@ -39,6 +42,9 @@ class Schema:
 STORE = Schema(metadata, _SCRIPTS / "versions", "0003")
 
 _WAIT = 60.0  # seconds to wait for another process that migrates
+_PATIENCE = 300.0  # seconds to try while others are at work with the tables
+_LOCK_WAIT = 1.0  # seconds: whoever waits for a table keeps all others from it, and leases last 12 s
+_PAUSE = 4.0  # seconds between two tries, for those others
 # deadlock, a lock that was waited for too long: replicas of the version before are at work, in another order
 _REPEATABLE = frozenset({"40P01", "55P03"})
 _LOCK = 0x6368_6272  # any number, the same in every process: "chbr"
@@ -47,7 +53,8 @@ _alone = threading.Lock()
 
 
 def migrate(engine: Engine, schema: Schema = STORE, *, to: str | None = None) -> None:
-    """Bring the database to the revision `to`, or the newest; blocks, up to a minute while another process does it.
+    """Bring the database to the revision `to`, or the newest; blocks: up to a minute while another process does it, and
+    up to five minutes while the tables are in use for long, as by a backup.
 
     Raises `StoreError` when the database was made by a newer version of the bridge.
     """
@@ -55,7 +62,7 @@ def migrate(engine: Engine, schema: Schema = STORE, *, to: str | None = None) ->
     with _alone:
         if engine.dialect.name == "sqlite":
             _prepare_file(engine)
-        deadline = time.monotonic() + _WAIT
+        deadline = time.monotonic() + _PATIENCE
         while revision(engine, schema) != to:
             try:
                 with _locked(engine) as connection:
@@ -64,6 +71,8 @@ def migrate(engine: Engine, schema: Schema = STORE, *, to: str | None = None) ->
             except OperationalError as error:
                 if sqlstate(error) not in _REPEATABLE or time.monotonic() > deadline:
                     raise
+                log.warning("the tables are in use; the migration is tried again", pause=_PAUSE)
+                time.sleep(_PAUSE)
 
 
 async def bring_up_to_date(database: Database, schema: Schema = STORE) -> None:
@@ -114,6 +123,8 @@ def _locked(engine: Engine) -> Iterator[Connection]:
                 connection.execute(sa.text(f"SET LOCAL lock_timeout = {_WAIT * 1000:.0f}"))
                 connection.execute(sa.text("SET LOCAL statement_timeout = 0"))
                 connection.execute(sa.select(sa.func.pg_advisory_xact_lock(_LOCK)))
+                connection.execute(sa.text(f"SET LOCAL lock_timeout = {_LOCK_WAIT * 1000:.0f}"))
+                connection.execute(sa.text("SET LOCAL idle_in_transaction_session_timeout = 0"))
                 yield connection
 
 

@@ -319,7 +319,7 @@ class Store:
 
     async def heartbeat(self, replica: str, info: JsonValue = None) -> list[str]:
         """Count `replica` as live for the next 12 s; returns all live replicas, sorted. `info` is for `said_by`."""
-        return await self._database.write(lambda tx: leases.heartbeat(tx, replica, info))
+        return await self._database.keep(lambda tx: leases.heartbeat(tx, replica, info))
 
     async def said_by(self, replicas: Collection[str]) -> dict[str, JsonValue]:
         """What each of the replicas that are known said of itself with its last heartbeat."""
@@ -327,7 +327,7 @@ class Store:
 
     async def leave(self, replica: str) -> None:
         """The replica goes in good order and counts as live no longer."""
-        await self._database.write(lambda tx: leases.leave(tx, replica))
+        await self._database.keep(lambda tx: leases.leave(tx, replica))
 
     async def acquire(self, channel: str, owner: str, ttl: float = leases.REPLICA_TTL) -> Lease | None:
         """Own the channel for `ttl` seconds; None while a live other owner has it.
@@ -337,22 +337,22 @@ class Store:
         database was asked, so it never lies after the moment at which others may take over.
         """
         asked_at = self._clock.now()
-        epoch = await self._database.write(lambda tx: leases.acquire(tx, channel, owner, ttl))
+        epoch = await self._database.keep(lambda tx: leases.acquire(tx, channel, owner, ttl))
         return None if epoch is None else Lease(channel, owner, epoch, asked_at + ttl)
 
     async def renew(self, lease: Lease, ttl: float = leases.REPLICA_TTL) -> Lease:
         """The lease for another `ttl` seconds from now; also a late one, as long as nobody else has acquired it."""
         asked_at = self._clock.now()
-        await self._database.write(lambda tx: leases.renew(tx, lease, ttl))
+        await self._database.keep(lambda tx: leases.renew(tx, lease, ttl))
         return Lease(lease.channel, lease.owner, lease.epoch, asked_at + ttl)
 
     async def release(self, lease: Lease) -> None:
         """Give the channel up at once; does nothing when the lease is lost already."""
-        await self._database.write(lambda tx: leases.release(tx, lease))
+        await self._database.keep(lambda tx: leases.release(tx, lease))
 
     async def depose(self, owner: str) -> None:
         """A replica is known to be dead (its process is gone): what it owns is free at once."""
-        await self._database.write(lambda tx: leases.depose(tx, owner))
+        await self._database.keep(lambda tx: leases.depose(tx, owner))
 
     async def owners(self, channels: Sequence[str]) -> dict[str, str | None]:
         """Who owns each of the channels now."""

@@ -13,7 +13,7 @@ from channels.store import aside
 from channels.store.codec import inbound_from_json, readable_inbound, view_from_json, view_to_json
 from channels.store.conversations import COLUMNS, bind, conversation_of
 from channels.store.database import Transaction
-from channels.store.leases import fence
+from channels.store.leases import Hold, fence
 from channels.store.records import Counts, Lane, Lease, Stopped, StoreError, Turn, TurnState, Unreadable
 from channels.store.schema import conversations, feedback, inbounds, turn_inbounds, turns
 
@@ -130,7 +130,7 @@ def run_started(tx: Transaction, lease: Lease, turn_id: TurnId, run_id: RunId, r
 
 
 def save_shown(tx: Transaction, lease: Lease, turn_id: TurnId, shown: JsonValue, messages: Sequence[str]) -> None:
-    fence(tx, lease)
+    fence(tx, lease, Hold.AMONG_OTHERS)
     changed = turns.update().where(_is_of(lease, turn_id), turns.c.state.in_(_OPEN)).values(shown=shown)
     conversation_id = tx.connection.execute(changed.returning(turns.c.conversation_id)).scalar()
     if conversation_id is None:
@@ -153,7 +153,7 @@ def finish(
     """End a turn; False: it was shown, but is among those whose final view has `changed`, and is to be shown again."""
     if state.is_open:
         raise ValueError(f"a turn does not end as {state}")
-    fence(tx, lease)
+    fence(tx, lease, Hold.AMONG_OTHERS)  # `retouch`, which adds to `changed`, is alone
     is_over = state is not TurnState.DONE or bool(note) or turn_id not in changed
     values = (
         {"state": state, "ended_at": tx.now, **_noted(note)}
@@ -376,7 +376,7 @@ def _asks_the_agent() -> sa.ColumnElement[bool]:
 
 def _carry_on(tx: Transaction, lease: Lease, turn_id: TurnId, **values: object) -> sa.RowMapping:
     """Change a turn that is at work; a finished one cannot come back to life."""
-    fence(tx, lease)
+    fence(tx, lease, Hold.AMONG_OTHERS)
     changed = turns.update().where(_is_of(lease, turn_id), turns.c.holds.is_not(None)).values(**values)
     row = tx.connection.execute(changed.returning(turns.c.conversation_id, turns.c.generation)).mappings().first()
     if row is None:

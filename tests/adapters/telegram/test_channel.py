@@ -251,7 +251,7 @@ async def test_by_webhook_questions_are_answered_and_presses_act(open_talk: Open
         await talk.settled()
         assert talk.questions == ["hi"]
         await talk.bench.stop()
-        assert not talk.emulator.webhook_url, "removed by the channel itself"
+        assert talk.emulator.webhook_url, "it may be another owner's by now"
         await talk.bench.start()
     assert not talk.emulator.journal.broken
 

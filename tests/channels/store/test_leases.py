@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
+import psycopg
 import pytest
 
 from channels.model import RunId, ThreadId
@@ -255,3 +256,49 @@ async def test_live_replicas_know_each_other(open_store: OpenStore, clock: Manua
     assert await two.heartbeat("beta") == ["alpha", "beta"]
     await two.leave("beta")
     assert await one.heartbeat("alpha") == ["alpha"]
+
+
+# ---------------------------------------------------------------- a database that is slow
+
+
+async def test_writes_of_different_turns_do_not_wait_for_each_other_nor_a_renewal_for_them(
+    postgres_url: str, clock: ManualClock
+) -> None:
+    store = await Store.open(postgres_url, clock, lease_clock=clock)
+    lease = await owned(store)
+    first, second = await claimed(store, lease, "k1", "one"), await claimed(store, lease, "k2", "two")
+    third = await answered(store, lease, "k3", "three")
+    with psycopg.connect(postgres_url) as slow:  # a write of the first turn that takes its time
+        slow.execute("SELECT epoch FROM leases FOR KEY SHARE")
+        slow.execute("SELECT number FROM turns WHERE id = %s FOR UPDATE", [first.id])
+        async with asyncio.timeout(5):
+            await store.save_shown(lease, second.id, {"message": "m"}, ["m"])
+            await store.save_final(lease, second.id, ANSWER, None)
+            await store.finish(lease, second.id)
+            await store.renew(lease)
+        deciding = asyncio.create_task(store.requeue(lease, third.id))
+        taking = asyncio.create_task(store.acquire(CHANNEL, "other"))
+        await asyncio.sleep(0.3)
+        assert not deciding.done(), "whether a question can be asked again depends on what else is written"
+        assert not taking.done(), "an owner that is taken over has committed before"
+        slow.rollback()
+    assert await deciding is not None
+    assert await taking is None
+    await store.close()
+
+
+async def test_who_owns_a_channel_is_not_settled_behind_other_writes(postgres_url: str, clock: ManualClock) -> None:
+    store = await Store.open(postgres_url, clock, lease_clock=clock)
+    lease = await owned(store)
+    turn = await claimed(store, lease)
+    with psycopg.connect(postgres_url) as slow:
+        slow.execute("LOCK TABLE turns IN ACCESS EXCLUSIVE MODE")
+        writes = [asyncio.create_task(store.save_shown(lease, turn.id, {"n": n}, [])) for n in range(50)]
+        await asyncio.sleep(0.3)
+        async with asyncio.timeout(3):
+            await store.renew(lease)
+            await store.heartbeat("one")
+        assert not any(write.done() for write in writes)
+        slow.rollback()
+    await asyncio.gather(*writes)
+    await store.close()

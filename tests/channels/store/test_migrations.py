@@ -197,6 +197,28 @@ def test_a_migration_that_meets_a_replica_of_the_version_before_at_work_is_done_
     engine.dispose()
 
 
+def test_a_migration_waits_for_whoever_reads_and_keeps_nobody_else_from_it(
+    empty_postgres_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("channels.store.migrate._PAUSE", 0.2)
+    engine = create_engine(parse_url(empty_postgres_url))
+    migrate(engine, to="0001")
+    with ThreadPoolExecutor(1) as pool, psycopg.connect(empty_postgres_url) as reader:
+        reader.execute("SELECT number FROM turns")  # as a backup does for long
+        migrating = pool.submit(migrate, engine)
+        with psycopg.connect(empty_postgres_url, autocommit=True) as other:
+            other.execute("SET lock_timeout = '4s'")
+            waited = 0
+            while waited < 2:
+                waited += other.execute("SELECT 1 FROM pg_locks WHERE NOT granted").fetchone() is not None
+                other.execute("SELECT number FROM turns")
+                assert not migrating.done()
+        reader.rollback()
+        migrating.result(30)
+    assert rows(engine, "alembic_version") == [{"version_num": STORE.head}]
+    engine.dispose()
+
+
 async def test_opening_again_changes_nothing(empty_database_url: str, clock: ManualClock) -> None:
     first = await Store.open(empty_database_url, clock)
     await owned(first)
