@@ -162,7 +162,8 @@ class Borders:
 
     def _in_fence(self, at: int, rank: Rank, line_end: str) -> Border:
         closing, opening = self._fence_marks()
-        return Border(at, at, rank, line_end + closing, opening)
+        inside = line_prefix(self._blocks.containers) if line_end else ""  # the rest of a torn line has none of its own
+        return Border(at, at, rank, line_end + closing, opening + inside)
 
     def _fence_marks(self) -> tuple[str, str]:
         """What closes the code block at the end of a head, and opens it again."""

@@ -71,6 +71,17 @@ def test_the_pieces_read_like_the_whole(document: str, limit: int) -> None:
     assert "".join(map(visible, split(document, limit))) == visible(document)
 
 
+@pytest.mark.parametrize("before", ["> ", "> > ", "- ", "> - "])
+def test_a_line_of_code_that_is_torn_goes_on_inside_what_holds_it(before: str) -> None:
+    more = before.replace("- ", "  ")
+    document = (
+        f"{before}```\n" + "".join(f"{more}# one two three four five six seven {n}\n" for n in range(6)) + f"{more}```"
+    )
+    pieces = split(document, 40)
+    assert len(pieces) > 6
+    assert "".join(map(visible, pieces)) == visible(document)
+
+
 @settings(max_examples=40)
 @given(documents(3, 6), ROOMY)
 def test_a_surface_that_only_appends_can_go_on_in_a_new_message(document: str, limit: int) -> None:
