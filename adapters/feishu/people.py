@@ -11,6 +11,7 @@ import structlog
 from adapters.feishu.api import Api
 from adapters.feishu.errors import ApiRefusal
 from adapters.feishu.events import Mention
+from adapters.feishu.spacing import Spacing
 from channels.adapter import Failure, Transient
 from channels.clock import Clock
 
@@ -33,6 +34,7 @@ class People:
         self._names: OrderedDict[str, tuple[str, float]] = OrderedDict()
         self._asking: dict[str, asyncio.Task[None]] = {}
         self._not_before = 0.0
+        self._spacing = Spacing(clock)
 
     async def close(self) -> None:
         tasks = list(self._asking.values())
@@ -81,6 +83,7 @@ class People:
         return known[0] if known is not None else ""
 
     async def _ask(self, open_id: str) -> None:
+        await self._spacing.turn()
         try:
             path, query = f"contact/v3/users/{open_id}", {"user_id_type": "open_id"}
             found = await self._api.call("reading people's names", "GET", path, query=query, optional=True)

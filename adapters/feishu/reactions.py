@@ -10,6 +10,7 @@ import structlog
 
 from adapters.feishu.api import Api, Json
 from adapters.feishu.errors import ApiRefusal, failure_of
+from adapters.feishu.spacing import Spacing
 from channels.adapter import Draw, Failure, HintState, RateLimited, ReplyTarget, Transient, Unauthorised, Unknown
 from channels.clock import Clock
 from channels.model import InboundKind
@@ -39,6 +40,7 @@ class Reactions:
         """By message our reaction on it; empty: there may be one, None: there is none, and no message any more."""
         self._latest: dict[str, asyncio.Task[None]] = {}
         self._few = asyncio.Semaphore(_AT_ONCE)
+        self._spacing = Spacing(clock)
         self._not_before = 0.0
 
     async def close(self) -> None:
@@ -141,6 +143,7 @@ class Reactions:
         """Raises a `Failure` and nothing else."""
         try:
             async with self._few:
+                await self._spacing.turn()
                 return await self._api.call(doing, verb, path, body, query=query, repeat=verb != "DELETE")
         except ApiRefusal as refusal:
             raise failure_of(refusal, app=_RATE, message=_RATE) from None

@@ -579,3 +579,14 @@ async def test_the_webhook_is_not_acked_while_the_store_is_away(
         await room.emulator.wait_for(lambda: room.emulator.event(message).attempts)
         assert room.emulator.event(message).attempts[0].outcome is Outcome.REFUSED
     assert await asked(room) == ["hi"]
+
+
+async def test_many_people_at_once_are_looked_up_and_heard_within_the_platforms_rates(open_room: Open) -> None:
+    room = await open_room([Pause(3000)], clock=ScaledClock(2.0))
+    people = [f"Person {number}" for number in range(90)]
+    room.emulator.hold_events()
+    for person in people:
+        await room.ask(person, "hi")
+    room.emulator.release_events()
+    await room.emulator.wait_for(lambda: len(room.emulator.journal.of("im.reaction.create")) == len(people), 60)
+    assert not room.emulator.journal.broken
