@@ -472,7 +472,7 @@ class TurnCarrier:
         files, missing = fetched
         told = "".join(f"\n\n(The attached file {name!r} could not be fetched.)" for name in missing)
         question = replace(question, text=question.text + told, files=files)
-        remark = await self._channel.gateway.remark_on(files) if files else ""
+        remark = (await self._unless_stopped(self._channel.gateway.remark_on(files)) or "") if files else ""
         if missing:
             self._log.warning("attachments not fetched", causes=missing)
             remark = f"The agent did not get {', '.join(missing)}. {remark}".rstrip()

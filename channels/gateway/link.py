@@ -10,7 +10,7 @@ from contextlib import aclosing
 from dataclasses import asdict, dataclass
 from enum import StrEnum
 from json import JSONDecodeError
-from typing import Any, cast
+from typing import Any, Literal, cast
 from urllib.parse import quote, urlsplit
 
 import httpx
@@ -224,11 +224,22 @@ class Link:
 
     async def make_thread(self, thread: ThreadId, metadata: Mapping[str, JsonValue]) -> bool:
         """Make sure that a thread exists; whether it did before. DeerFlow does not say (False)."""
-        made = await self._call(
-            lambda: self._sdk.threads.create(thread_id=thread, if_exists="raise", metadata=strict_object(metadata)),
+        try:
+            return await self._create(thread, metadata, "raise") is None
+        except Trouble as trouble:
+            if trouble.status not in (400, 422, 500):
+                raise
+            await self._create(thread, metadata, "do_nothing")  # for a server that cannot say no in order
+            return True
+
+    async def _create(
+        self, thread: ThreadId, metadata: Mapping[str, JsonValue], if_exists: Literal["raise", "do_nothing"]
+    ) -> JsonValue:
+        """None: there is one."""
+        return await self._call(
+            lambda: self._sdk.threads.create(thread_id=thread, if_exists=if_exists, metadata=strict_object(metadata)),
             fine=(409,),
         )
-        return made is None
 
     async def thread_exists(self, thread: ThreadId) -> bool:
         try:

@@ -83,7 +83,8 @@ def _empty(messages: JsonValue) -> Iterator[JsonValue]:
         if message is None or message.role is not Role.ASSISTANT or message.calls or not message.id:
             continue
         source = as_object(item)
-        if not (as_object(source.get("kwargs")) or source).get("content"):
+        source = as_object(source.get("kwargs")) or source
+        if not source.get("content") and not as_object(source.get("additional_kwargs")):
             yield {"role": "assistant", "id": message.id, "content": _NOTHING_SAID}
 
 

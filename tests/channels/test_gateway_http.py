@@ -382,6 +382,19 @@ async def test_an_answer_not_heard_to_its_end_is_never_taken_for_whole_while_its
     assert told is (status == 500)
 
 
+@pytest.mark.parametrize(
+    ("answers", "was_there"),
+    [([200], False), ([409], True), ([500, 200], True), ([422, 200], True), ([400, 409], True)],
+)
+async def test_it_is_known_whether_a_thread_was_there(
+    server: respx.MockRouter, answers: list[int], was_there: bool
+) -> None:
+    asked = server.post("/threads").mock(side_effect=[httpx.Response(status, json={}) for status in answers])
+    assert await gateway().prepare_thread(new_thread(), {}) is was_there
+    sent = [json.loads(call.request.content)["if_exists"] for call in asked.calls]
+    assert sent == ["raise", "do_nothing"][: len(answers)]
+
+
 @pytest.mark.parametrize(("ago", "lives"), [(500.0, 3_100.0), (3_500.0, 600.0), (90_000.0, 600.0)])
 async def test_a_run_that_is_found_again_has_what_is_left_of_its_time_and_ten_minutes_at_least(
     server: respx.MockRouter, ago: float, lives: float

@@ -115,6 +115,11 @@ def test_a_message_that_says_nothing_says_so() -> None:
     assert [message.text for message in mended(history, history)] == ["q", "(No answer.)", "hello"]
 
 
+def test_a_message_that_has_its_say_elsewhere_is_left_alone() -> None:
+    calls = {"function_call": {"name": "pay", "arguments": "{}"}}
+    assert mending(wire([HumanMessage("q", id="h"), AIMessage("", id="a", additional_kwargs=calls)])) == []
+
+
 @pytest.mark.parametrize("failed", [False, True])
 def test_files_that_an_agent_failed_at_are_taken_out_of_the_history(failed: bool) -> None:
     picture = {"type": "image_url", "image_url": {"url": "data:image/png;base64,aGk="}}
