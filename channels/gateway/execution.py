@@ -291,7 +291,7 @@ class Execution:
             self._state_is_away = True
             self._log.warning("the state could not be read before the run", cause=str(error))
         else:
-            self._mending = mending(state.values.get("messages"), self._break)
+            self._mending = await asyncio.to_thread(mending, state.values.get("messages"), self._break)
 
     async def _body(self) -> RunBody:
         """The run as the gateway wants it; made in a thread, because files are encoded into it."""

@@ -1,14 +1,14 @@
 """What makes a thread's history fit for a model again after something in it did not come to its end.
 
 Models refuse a history in which a tool call has no result. A stop, a failure or a question that nobody answers leaves
-such calls at the end of a thread, and once something was said after them, in its middle. They also refuse files of
-their vendor's displeasure, again with each question that follows. And of an answer that was broken off, the thread has
+such calls at the end of a thread, and once something was said after them, in its middle. They also refuse files that
+their vendor does not take, again with each question that follows. And of an answer that was broken off the thread has
 nothing at all, while people have read it and may say "go on".
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from pydantic import JsonValue
@@ -23,6 +23,8 @@ _BROKEN_OFF = "(This was stopped before its end.)"
 _FILES_TAKEN_OUT = "(What was sent along has been taken out again: it could not be answered.)"
 _NOTHING_SAID = "(No answer.)"
 _UNKNOWN = Break()
+
+_History = Sequence[tuple[Message, Mapping[str, JsonValue]]]
 
 
 @dataclass(slots=True)
@@ -40,7 +42,7 @@ class _Calling:
 
 def open_calls(messages: JsonValue) -> tuple[ToolCall, ...]:
     """The tool calls at the end of a thread's messages that have no result yet."""
-    return tuple(call for calling in _callings(messages) if calling.is_last for call in calling.open)
+    return tuple(call for calling in _callings(_read(messages)) if calling.is_last for call in calling.open)
 
 
 def mending(messages: JsonValue, broken: Break = _UNKNOWN) -> list[JsonValue]:
@@ -51,8 +53,9 @@ def mending(messages: JsonValue, broken: Break = _UNKNOWN) -> list[JsonValue]:
     message loses its open calls. A question that is still without any answer loses its files if the agent failed at it,
     and gets what was said to it. A message that says nothing at all says so.
     """
-    needed = [*_after_the_question(messages, broken), *_empty(messages)]
-    for calling in _callings(messages):
+    history = _read(messages)
+    needed = [*_after_the_question(history, broken), *_empty(history)]
+    for calling in _callings(history):
         if not calling.open:
             continue
         if calling.is_last:
@@ -63,51 +66,48 @@ def mending(messages: JsonValue, broken: Break = _UNKNOWN) -> list[JsonValue]:
     return needed
 
 
-def _after_the_question(messages: JsonValue, broken: Break) -> Iterator[JsonValue]:
+def _read(messages: JsonValue) -> _History:
+    """Each message with its fields as the gateway gave them, wherever they stand."""
+    read = ((read_message(item), as_object(item)) for item in as_list(messages))
+    return [(message, as_object(source.get("kwargs")) or source) for message, source in read if message is not None]
+
+
+def _after_the_question(history: _History, broken: Break) -> Iterator[JsonValue]:
     """What is to be done where nothing stands behind the question of the turn that was broken off."""
-    item = next((item for item in reversed(as_list(messages)) if read_message(item)), None)
-    last = read_message(item)
-    if last is None or broken.turn is None or last.id != question_id(broken.turn):
+    if not history or broken.turn is None or history[-1][0].id != question_id(broken.turn):
         return
-    source = as_object(item)
-    blocks = as_list((as_object(source.get("kwargs")) or source).get("content"))
-    if broken.failed and any(as_object(block).get("type") != "text" for block in blocks):
+    last, source = history[-1]
+    if broken.failed and any(as_object(block).get("type") != "text" for block in as_list(source.get("content"))):
         yield {"role": "user", "id": last.id, "content": f"{last.text}\n\n{_FILES_TAKEN_OUT}".strip()}
     if said := broken.said.strip():
         yield {"role": "assistant", "id": f"said-{broken.turn}", "content": f"{said}\n\n{_BROKEN_OFF}"}
 
 
-def _empty(messages: JsonValue) -> Iterator[JsonValue]:
-    for item in as_list(messages):
-        message = read_message(item)
-        if message is None or message.role is not Role.ASSISTANT or message.calls or not message.id:
+def _empty(history: _History) -> Iterator[JsonValue]:
+    for message, source in history:
+        if message.role is not Role.ASSISTANT or message.calls or not message.id:
             continue
-        source = as_object(item)
-        source = as_object(source.get("kwargs")) or source
         if not source.get("content") and not as_object(source.get("additional_kwargs")):
             yield {"role": "assistant", "id": message.id, "content": _NOTHING_SAID}
 
 
-def _callings(messages: JsonValue) -> list[_Calling]:
+def _callings(history: _History) -> list[_Calling]:
     callings: list[_Calling] = []
     callers: dict[str, _Calling] = {}  # by call id: the newest, as some models number the calls of each message anew
-    for item in as_list(messages):
-        message = read_message(item)
-        if message is not None and message.role is Role.TOOL:
+    for message, source in history:
+        if message.role is Role.TOOL:
             if message.call_id in callers:
-                callers[message.call_id].results[message.call_id] = _result(message, item)
+                callers[message.call_id].results[message.call_id] = _result(message, source)
             continue
         for calling in callings[-1:]:
             calling.is_last = False
-        if message is not None and message.role is Role.ASSISTANT and message.calls:
+        if message.role is Role.ASSISTANT and message.calls:
             callings.append(_Calling(message))
             callers.update((call.id, callings[-1]) for call in message.calls)
     return callings
 
 
-def _result(message: Message, item: JsonValue) -> JsonValue:
-    source = as_object(item)
-    source = as_object(source.get("kwargs")) or source
+def _result(message: Message, source: Mapping[str, JsonValue]) -> JsonValue:
     kept: dict[str, JsonValue] = {"role": "tool", "tool_call_id": message.call_id, "content": source.get("content")}
     return kept | {key: source[key] for key in ("id", "name", "status", "artifact") if source.get(key) is not None}
 

@@ -38,7 +38,7 @@ def fence(tx: Transaction, lease: Lease, hold: Hold = Hold.ALONE) -> None:
     if hold is Hold.ALONE:
         query = query.with_for_update()
     elif hold is Hold.AMONG_OTHERS:
-        query = query.with_for_update(read=True, key_share=True)  # neither a renewal waits for it
+        query = query.with_for_update(read=True, key_share=True)  # a renewal does not wait for it either
     if tx.connection.execute(query).first() is None:
         raise _lost(lease)
 
